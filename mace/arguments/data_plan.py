@@ -36,7 +36,9 @@ class HeadPlan:
     test_file: str | None
     test_dir: str | None
     valid_fraction: float  # used without valid_file; 0 < fraction < 1
-    E0s: str | None  # "average", the path of a .json file or a dict literal {atomic number: eV}; see explicit_E0s
+    E0s: (
+        str | None
+    )  # "average", the path of a .json file or a dict literal {atomic number: eV}; see explicit_E0s
     statistics_file: str | None
     config_type_weights: Mapping[str, float]
     keys: LabelKeys

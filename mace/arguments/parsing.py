@@ -54,7 +54,9 @@ def literal(text: Any, what: str) -> Any:
     try:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
-        raise InputError(f"{what} is {text!r}, which is not a Python literal: check its brackets and quotes") from None
+        raise InputError(
+            f"{what} is {text!r}, which is not a Python literal: check its brackets and quotes"
+        ) from None
 
 
 def is_number(value: Any) -> bool:
@@ -77,7 +79,9 @@ def weights_by_name(value: Any, what: str) -> dict[str, float]:
         isinstance(name, str) and is_number(weight) and weight >= 0 for name, weight in weights.items()
     )
     if not fits:
-        raise InputError(f"{what} is {value!r}: give a dict of names and weights >= 0, e.g. {{'Default': 1.0}}")
+        raise InputError(
+            f"{what} is {value!r}: give a dict of names and weights >= 0, e.g. {{'Default': 1.0}}"
+        )
     return {name: float(weight) for name, weight in weights.items()}
 
 

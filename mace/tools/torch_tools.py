@@ -1,0 +1,158 @@
+"""Small helpers around tensors, seeds, devices and the default dtype."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from e3nn import io
+from torch import Tensor, nn
+
+from mace.exceptions import InputError
+
+TensorDict = dict[str, Tensor]
+
+dtype_dict = {"float32": torch.float32, "float64": torch.float64}
+
+
+def to_one_hot(indices: Tensor, num_classes: int, dtype: torch.dtype | None = None) -> Tensor:
+    """One-hot rows.
+
+    Args:
+        indices: int64 (n, 1), the class of every row.
+        num_classes: number of columns.
+        dtype: of the result; torch's default without it.
+
+    Returns:
+        (n, num_classes), one 1 in every row.
+    """
+    shape = (*indices.shape[:-1], num_classes)
+    return torch.zeros(shape, dtype=dtype, device=indices.device).scatter_(-1, indices, 1)
+
+
+def count_parameters(module: nn.Module) -> int:
+    """Number of all parameters, trainable or not."""
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+def tensor_dict_to_device(
+    td: Mapping[str, Tensor | None], device: torch.device | str
+) -> dict[str, Tensor | None]:
+    """The same dictionary with every tensor on ``device``; None stays None."""
+    return {key: None if value is None else value.to(device) for key, value in td.items()}
+
+
+def to_numpy(t: Tensor) -> np.ndarray:
+    """The values of a tensor, wherever it lives and whatever graph it belongs to."""
+    return t.detach().cpu().numpy()
+
+
+def voigt_to_matrix(t: Tensor) -> Tensor:
+    """A symmetric 3x3 matrix from one of its notations.
+
+    Args:
+        t: (6,) in the order xx, yy, zz, yz, xz, xy; (9,) row by row; or (3, 3).
+
+    Returns:
+        (3, 3).
+
+    Raises:
+        InputError: another shape.
+    """
+    if t.shape == (3, 3):
+        return t
+    if t.shape == (6,):
+        return t[[0, 5, 4, 5, 1, 3, 4, 3, 2]].reshape(3, 3)
+    if t.shape == (9,):
+        return t.reshape(3, 3)
+    raise InputError(f"a stress or virial has shape (6,), (9,) or (3, 3), got {tuple(t.shape)}")
+
+
+def init_device(device_str: str) -> torch.device:
+    """The torch device of that name, with a line about it in the log.
+
+    Raises:
+        InputError: this installation of torch or this machine lacks the device.
+    """
+    kind = device_str.split(":")[0]
+    available = {
+        "cpu": lambda: True,
+        "cuda": torch.cuda.is_available,
+        "mps": torch.backends.mps.is_available,
+        "xpu": torch.xpu.is_available,
+    }
+    if kind not in available:
+        raise InputError(f"unknown device {device_str!r}; known are {', '.join(available)}")
+    if not available[kind]():
+        raise InputError(
+            f"device {device_str!r} was asked for, but torch {torch.__version__} finds none; use --device=cpu"
+        )
+    device = torch.device(device_str)
+    if kind == "cuda":
+        index = torch.cuda.current_device() if device.index is None else device.index
+        if index >= torch.cuda.device_count():
+            raise InputError(
+                f"device {device_str!r} was asked for, but there are only {torch.cuda.device_count()}"
+            )
+        logging.info(f"CUDA version: {torch.version.cuda}, CUDA device: {index}")
+    else:
+        logging.info("Using CPU" if kind == "cpu" else f"Using {kind.upper()} GPU acceleration")
+    return device
+
+
+def set_seeds(seed: int) -> None:
+    """Seed the global generators of numpy and torch."""
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+
+
+def set_default_dtype(dtype: str) -> None:
+    """Make ``float32`` or ``float64`` torch's default in this process; :func:`default_dtype` restores it."""
+    torch.set_default_dtype(_dtype(dtype))
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype | str) -> Iterator[None]:
+    """Make ``dtype`` torch's default within the context; at its end the former one comes back."""
+    former = torch.get_default_dtype()
+    torch.set_default_dtype(_dtype(dtype))
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(former)
+
+
+def _dtype(dtype: torch.dtype | str) -> torch.dtype:
+    """A dtype from its name; dtypes pass through."""
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype not in dtype_dict:
+        raise InputError(f"unknown dtype {dtype!r}; known are {', '.join(dtype_dict)}")
+    return dtype_dict[dtype]
+
+
+def spherical_to_cartesian(t: Tensor) -> Tensor:
+    """Symmetric 3x3 tensors (..., 3, 3) from their spherical components (..., 6), irreps 0e + 2e of e3nn."""
+    return io.CartesianTensor("ij=ji").to_cartesian(t)
+
+
+def cartesian_to_spherical(t: Tensor) -> Tensor:
+    """Spherical components (..., 6), irreps 0e + 2e of e3nn, of symmetric 3x3 tensors (..., 3, 3)."""
+    return io.CartesianTensor("ij=ji").from_cartesian(t)
+
+
+def init_wandb(project: str, entity: str, name: str, config: Mapping[str, Any], directory: str) -> None:
+    """Start a Weights & Biases run.
+
+    Raises:
+        InputError: the package wandb is not installed.
+    """
+    try:
+        import wandb
+    except ImportError as error:
+        raise InputError("--wandb needs the package wandb: pip install 'cp-mace[wandb]'") from error
+    wandb.init(project=project, entity=entity, name=name, config=dict(config), dir=directory, resume="allow")

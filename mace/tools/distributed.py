@@ -1,0 +1,360 @@
+"""The one room that knows ranks: who started this process, how many there are, and how they talk.
+
+Everything else is handed a :class:`Ranks` and asks it; with one process the same methods do the obvious.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from mace.exceptions import InputError
+
+T = TypeVar("T")
+
+# Back end by device type. More than one process on any other device is refused.
+_BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+# Environment variables that hold the rank of a process, readable before anything else is known.
+_RANK_VARIABLES = ("RANK",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranks:
+    """This process among the processes of the run.
+
+    ``backend`` is None exactly when there is no process group (one process that no launcher started).
+    """
+
+    rank: int = 0
+    local_rank: int = 0
+    world_size: int = 1
+    device: torch.device
+    backend: str | None = None
+    launcher: str = "none"
+
+    @classmethod
+    def single(cls, device: str | torch.device = "cpu") -> Ranks:
+        """One process without a group."""
+        return cls(device=torch.device(device))
+
+    @property
+    def is_main(self) -> bool:
+        """Whether this process writes files and logs."""
+        return self.rank == 0
+
+    def describe(self) -> str:
+        """One line for the log: how many processes, who started them, how they talk."""
+        if self.backend is None:
+            return f"1 process on {self.device}"
+        plural = "process" if self.world_size == 1 else "processes"
+        return (
+            f"{self.world_size} {plural} started by {self.launcher}, back end {self.backend}, "
+            f"this one on {self.device}"
+        )
+
+    def barrier(self) -> None:
+        """Wait until every process is here."""
+        if self.backend is not None:
+            dist.barrier()
+
+    def sum(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Sum over the processes: a new tensor on the device of the given one, the same bits everywhere."""
+        if self.backend is None:
+            return tensor.clone()
+        total = tensor.to(self.device, copy=True)
+        dist.all_reduce(total)
+        return total.to(tensor.device)
+
+    def gather(self, value: T) -> list[T]:
+        """The picklable values of all processes, in the order of the ranks."""
+        if self.backend is None:
+            return [value]
+        values: list[Any] = [None] * self.world_size
+        dist.all_gather_object(values, value)
+        return values
+
+    def broadcast(self, value: T, source: int = 0) -> T:
+        """The picklable value of process ``source``; what the others pass is ignored."""
+        if self.backend is None:
+            return value
+        box = [value]
+        dist.broadcast_object_list(box, src=source, device=self.device)
+        return box[0]
+
+    def from_main(self, action: Callable[[], T]) -> T:
+        """Let the main process run ``action`` and give its (picklable) value to every process.
+
+        An :class:`InputError` of the action is raised on every process alike, any other exception on the main
+        process only.
+        """
+        outcome: tuple[T | None, str | None] = (None, None)
+        if self.is_main:
+            try:
+                outcome = (action(), None)
+            except InputError as error:
+                outcome = (None, str(error))
+        value, complaint = self.broadcast(outcome)
+        if complaint is not None:
+            raise InputError(complaint)
+        return value  # type: ignore[return-value]
+
+    def wrap(self, model: nn.Module, find_unused_parameters: bool = False) -> nn.Module:
+        """The model with gradients averaged over the processes, or the model itself without a process group.
+
+        Weights and buffers of process 0 replace those of the others. Buffers are constants here, so they are
+        not sent again in every step. Parameters without elements have no gradient and are left out.
+        """
+        if self.backend is None:
+            return model
+        for buffer in model.buffers():
+            # A broadcast writes into contiguous memory; some buffers are views of it.
+            sent = buffer.detach().contiguous()
+            dist.broadcast(sent, src=0)
+            buffer.data.copy_(sent)
+        with _frozen([parameter for parameter in model.parameters() if parameter.numel() == 0]):
+            return nn.parallel.DistributedDataParallel(
+                model,
+                device_ids=[self.device] if self.device.type == "cuda" else None,
+                find_unused_parameters=find_unused_parameters,
+                **{_SYNCHRONISE_BUFFERS: False},
+            )
+
+
+# The switch has another name in new versions of torch, which warn about the old one.
+_SYNCHRONISE_BUFFERS = next(
+    name
+    for name in ("forward_sync_buffers", "broadcast_buffers")
+    if name in signature(nn.parallel.DistributedDataParallel.__init__).parameters
+)
+
+
+@contextmanager
+def _frozen(parameters: list[nn.Parameter]) -> Iterator[None]:
+    """Hide parameters from DistributedDataParallel, which looks for trainable ones once, when it is made."""
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in trainable:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trainable:
+            parameter.requires_grad_(True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """What a launcher told this process."""
+
+    launcher: str
+    rank: int
+    local_rank: int
+    world_size: int
+    address: str
+    port: int
+
+
+def _torchrun_launch(environment: Mapping[str, str]) -> Launch | None:
+    """The variables of torchrun (torch elastic), or None if it did not start this process."""
+    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    if "RANK" not in environment or "WORLD_SIZE" not in environment:
+        return None
+    missing = [name for name in names if name not in environment]
+    if missing:
+        raise InputError(
+            f"RANK and WORLD_SIZE are set as torchrun does, but not {', '.join(missing)}: start them with "
+            "torchrun, or unset RANK and WORLD_SIZE to train in one process"
+        )
+    numbers = {name: _whole_number(environment, name) for name in names if name != "MASTER_ADDR"}
+    return Launch(
+        launcher="torchrun",
+        rank=numbers["RANK"],
+        local_rank=numbers["LOCAL_RANK"],
+        world_size=numbers["WORLD_SIZE"],
+        address=environment["MASTER_ADDR"],
+        port=numbers["MASTER_PORT"],
+    )
+
+
+def _whole_number(environment: Mapping[str, str], name: str) -> int:
+    try:
+        return int(environment[name])
+    except ValueError:
+        raise InputError(
+            f"environment variable {name} is '{environment[name]}', not a whole number"
+        ) from None
+
+
+# Asked in this order; the first that recognises its variables wins.
+_LAUNCHERS: dict[str, Callable[[Mapping[str, str]], Launch | None]] = {"torchrun": _torchrun_launch}
+
+
+def find_launch(environment: Mapping[str, str], launcher: str | None = None) -> Launch | None:
+    """The launcher that started this process, or None for a plain process.
+
+    Args:
+        environment: environment variables of the process.
+        launcher: name of the launcher to ask, "none" to ask nobody, None to ask all.
+
+    Raises:
+        InputError: the launcher is unknown, its variables are missing or make no sense.
+    """
+    if launcher == "none":
+        return None
+    if launcher is None:
+        return next((found for ask in _LAUNCHERS.values() if (found := ask(environment)) is not None), None)
+    if launcher not in _LAUNCHERS:
+        raise InputError(f"launcher '{launcher}' is not known; choose one of {', '.join(_LAUNCHERS)}, none")
+    found = _LAUNCHERS[launcher](environment)
+    if found is None:
+        raise InputError(
+            f"--launcher {launcher} was given, but {launcher} did not start this process: its environment "
+            "variables are missing"
+        )
+    return found
+
+
+def _place(launch: Launch | None, device: str) -> Ranks:
+    """Choose device and back end of this process.
+
+    Raises:
+        InputError: the device does not exist here, or it cannot be used by several processes.
+    """
+    chosen = _existing_device(device)
+    if launch is None:
+        return Ranks.single(chosen)
+    if chosen.type not in _BACKENDS:
+        raise InputError(
+            f"--device {device} works in one process only; several can train on {' or '.join(_BACKENDS)}"
+        )
+    if chosen.type == "cuda":
+        chosen = _local_gpu(launch, chosen)
+    return Ranks(
+        rank=launch.rank,
+        local_rank=launch.local_rank,
+        world_size=launch.world_size,
+        device=chosen,
+        backend=_BACKENDS[chosen.type],
+        launcher=launch.launcher,
+    )
+
+
+def _existing_device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InputError(
+            f"--device {name} is not a device torch knows; choose cpu, cuda, mps or xpu"
+        ) from None
+    available = {
+        "cpu": lambda: True,
+        "cuda": torch.cuda.is_available,
+        "mps": torch.backends.mps.is_available,
+        "xpu": torch.xpu.is_available,
+    }
+    if device.type not in available:
+        raise InputError(f"--device {name} cannot be used for training; choose cpu, cuda, mps or xpu")
+    if not available[device.type]():
+        raise InputError(
+            f"--device {name}: torch {torch.__version__} finds no {device.type} device on this machine; use "
+            "--device cpu, or install a torch build and a driver for it"
+        )
+    return device
+
+
+def _local_gpu(launch: Launch, device: torch.device) -> torch.device:
+    """The GPU that belongs to this process: the one with the number of its local rank."""
+    if device.index is not None and launch.world_size > 1:
+        raise InputError(
+            f"--device {device} names one GPU, but {launch.world_size} processes were started: use "
+            "--device cuda"
+        )
+    index = launch.local_rank if device.index is None else device.index
+    count = torch.cuda.device_count()
+    if index >= count:
+        raise InputError(
+            f"process {launch.rank} wants GPU {index}, but torch sees {count} (CUDA_VISIBLE_DEVICES="
+            f"{os.environ.get('CUDA_VISIBLE_DEVICES', '<unset>')}): start one process a GPU"
+        )
+    return torch.device("cuda", index)
+
+
+def _join_group(ranks: Ranks, launch: Launch) -> None:
+    """Make the process group.
+
+    Raises:
+        InputError: the processes cannot find each other, for example because the port is in use.
+    """
+    try:
+        dist.init_process_group(ranks.backend, rank=ranks.rank, world_size=ranks.world_size)
+    except (dist.DistNetworkError, dist.DistStoreError) as error:
+        if "EADDRINUSE" in str(error):
+            raise InputError(
+                f"port {launch.port} on {launch.address} is in use by another program: choose another one "
+                "with torchrun --master_port, or let torchrun --standalone find a free one"
+            ) from None
+        raise InputError(
+            f"the {ranks.world_size} processes could not find each other at {launch.address}:{launch.port}: "
+            f"{str(error).splitlines()[0]}"
+        ) from None
+
+
+def _leave_group(ranks: Ranks, failed: bool) -> None:
+    """Take the process group down without waiting for anybody.
+
+    After an exception the others may be in the middle of a collective; closing our connections tells them.
+    NCCL would first wait for its outstanding work, so then its group is left to the end of the process.
+    """
+    if failed and ranks.backend == "nccl":
+        return
+    dist.destroy_process_group()
+
+
+@contextmanager
+def open_ranks(device: str, distributed: bool, launcher: str | None = None) -> Iterator[Ranks]:
+    """Find out how this process was started, pin its device, and join the others.
+
+    Args:
+        device: "cpu", "cuda" (each process gets the GPU of its local rank), "mps" or "xpu".
+        distributed: the user asked for several processes. Implied when a launcher started the process.
+        launcher: name of the launcher, "none", or None to recognise it.
+
+    Raises:
+        InputError: no launcher although ``distributed``; a device that does not exist; processes that cannot
+            find each other.
+    """
+    launch = find_launch(os.environ, launcher)
+    if distributed and launch is None:
+        raise InputError(
+            "--distributed was given, but no launcher started this process: use torchrun --nproc_per_node=N "
+            "--no-python mace_run_train ..., or leave --distributed out to train in one process"
+        )
+    ranks = _place(launch, device)
+    if ranks.device.type == "cuda":
+        # Before the group exists: a back end that starts on the wrong GPU keeps memory there.
+        torch.cuda.set_device(ranks.device)
+    if launch is None:
+        yield ranks
+        return
+    _join_group(ranks, launch)
+    failed = True
+    try:
+        yield ranks
+        failed = False
+    finally:
+        _leave_group(ranks, failed)
+
+
+def report_once(message: str) -> None:
+    """Print a message on stderr from the first process only; needs no process group."""
+    rank = next((os.environ[name] for name in _RANK_VARIABLES if name in os.environ), "0")
+    if rank == "0":
+        print(message, file=sys.stderr, flush=True)

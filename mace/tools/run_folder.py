@@ -1,0 +1,61 @@
+"""What stands at the beginning of a run: its folders, its log, its seeds, and the list of what it will write."""
+
+from __future__ import annotations
+
+import logging
+import platform
+from pathlib import Path
+from tempfile import TemporaryFile
+
+import torch
+
+import mace
+from mace.exceptions import InputError
+from mace.tools.distributed import Ranks
+from mace.tools.plans import TrainPlan
+from mace.tools.torch_tools import set_seeds
+from mace.tools.utils import setup_logger
+
+
+def open_run(plan: TrainPlan, ranks: Ranks) -> None:
+    """Make the folders, start the log, seed every generator and say what will be written where.
+
+    Raises ``InputError`` on every rank if a folder cannot be made or written to: better now than after the last epoch.
+    """
+    ranks.from_main(lambda: [require_writable(folder) for folder in plan.paths.folders()])
+    setup_logger(level=plan.log_level, tag=plan.tag, directory=plan.paths.log_dir, rank=ranks.rank)
+    set_seeds(plan.seed)
+    logging.info("===========VERIFYING SETTINGS===========")
+    for text, level in plan.messages:
+        logging.log(level, text)
+    logging.info("MACE version: %s", mace.__version__)
+    logging.debug("Configuration: %s", plan)
+    logging.info(device_line(ranks.device))
+    logging.info(
+        "Launched by %s: %d process%s, back end %s",
+        ranks.launcher, ranks.world_size, "" if ranks.world_size == 1 else "es", ranks.backend or "none",
+    )  # fmt: skip
+    logging.info("This run writes:")
+    for description, path in plan.paths.writes(stage_two=plan.stages is not None):
+        logging.info("  %-26s %s", description, path)
+
+
+def require_writable(folder: Path) -> None:
+    """Make ``folder`` and prove that a file can be made in it; ``InputError`` names the folder and the reason."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or error
+        raise InputError(
+            f"cannot write to the folder '{folder}' ({reason}): choose others with --work_dir, --log_dir, --model_dir, "
+            "--checkpoints_dir and --results_dir"
+        ) from error
+
+
+def device_line(device: torch.device) -> str:
+    """Upstream's line about the device in use."""
+    if device.type == "cuda":
+        return f"CUDA version: {torch.version.cuda}, CUDA device: {device.index}"
+    return "Using CPU" if device.type == "cpu" else f"Using {device} on {platform.machine()}"

@@ -11,8 +11,8 @@ FERMI_MODELS = ("FermiMACE",)
 class ModelPlan:
     """Architecture and outputs of the model.
 
-    ``hidden_irreps`` and ``MLP_irreps`` are sorted and simplified strings (``8x0e+8x1o``). Which quantities the model is asked for
-    during training is here too, because a model without a potential head cannot be asked for one.
+    ``hidden_irreps`` and ``MLP_irreps`` are sorted and simplified strings (``8x0e+8x1o``). Which quantities
+    the model is asked for in training is here too: a model without a Fermi level cannot be asked for one.
     """
 
     model: str  # name as on the command line

@@ -55,7 +55,7 @@ def literal(text: Any, what: str) -> Any:
         return ast.literal_eval(text.strip())
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise InputError(
-            f"{what} is {text!r}, which is not a Python literal: check its brackets and quotes"
+            f"{what} is {text!r}, which is no Python literal: check brackets and quotes"
         ) from None
 
 
@@ -79,25 +79,27 @@ def weights_by_name(value: Any, what: str) -> dict[str, float]:
         isinstance(name, str) and is_number(weight) and weight >= 0 for name, weight in weights.items()
     )
     if not fits:
-        raise InputError(
-            f"{what} is {value!r}: give a dict of names and weights >= 0, e.g. {{'Default': 1.0}}"
-        )
+        raise InputError(f"{what} is {value!r}: give a dict of names and weights, e.g. {{'Default': 1.0}}")
     return {name: float(weight) for name, weight in weights.items()}
 
 
-def atomic_energies_literal(text: str) -> dict[int, float] | None:
-    """Energies by atomic number (eV) if the text of E0s is a dict literal, None for ``average`` and file names.
+def atomic_energies_literal(text: str, what: str = "E0s") -> dict[int, float] | None:
+    """Energies by atomic number (eV) if the text of E0s is a dict, None for ``average`` and file names.
 
-    Raises ``InputError`` for a text that is neither.
+    ``what`` names the argument in the ``InputError`` for a text that is neither.
     """
     if text.lower() == "average" or text.endswith(".json"):
         return None
-    energies = literal(text, "E0s")
+    try:
+        energies = ast.literal_eval(text)
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        energies = None
     fits = isinstance(energies, dict) and all(
         type(z) is int and z > 0 and is_number(energy) for z, energy in energies.items()
     )
     if not fits:
         raise InputError(
-            f"E0s is {text!r}: give 'average', a .json file or a dict of atomic number and energy in eV, e.g. {{1: -13.6}}"
+            f"{what} is {text!r}: give 'average', a .json file, "
+            "or a dict of atomic numbers and energies in eV, e.g. {1: -13.6}"
         )
     return {z: float(energy) for z, energy in energies.items()}

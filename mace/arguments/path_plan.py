@@ -10,7 +10,8 @@ from pathlib import Path
 class PathPlan:
     """The folders of one run and the names of the files in them.
 
-    The tag ``<name>_run-<seed>`` begins the name of everything that belongs to one seed; the final models carry the name alone.
+    The tag ``<name>_run-<seed>`` begins the name of everything that belongs to one seed; the final models
+    carry the name alone.
     """
 
     name: str

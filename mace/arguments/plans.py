@@ -1,6 +1,6 @@
 """The plan of a training run: what the command line asked for, checked once and frozen.
 
-Below the door (``TrainPlan.from_namespace``) nobody reads an ``argparse.Namespace``. This module knows no torch.
+Below the door (``TrainPlan.from_namespace``) nobody reads an ``argparse.Namespace``.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class TrainPlan:
     def from_namespace(cls, args: Namespace) -> TrainPlan:
         """Turn parsed arguments into a plan.
 
-        The namespace is left as it is. Raises ``InputError`` for values that cannot be used, for arguments that contradict each
-        other and for flags that are known but not built yet.
+        The namespace is left as it is. Raises ``InputError`` for values that cannot be used, for
+        arguments that contradict each other and for flags that are known but not built yet.
         """
         # The planner makes the plans defined here; importing it at the top would close a circle.
         from mace.arguments.planning import plan_training

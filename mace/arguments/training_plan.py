@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Labels each loss compares; the rows a loss lacks are not needed in the data, and their weights have no effect.
+# Labels each loss compares. The data need no others, and the weights of others have no effect.
 LOSS_LABELS: dict[str, tuple[str, ...]] = {
     "ef": ("energy", "forces"),
     "weighted": ("energy", "forces"),
@@ -51,7 +51,10 @@ class LossPlan:
         return LOSS_LABELS[self.loss]
 
     def required_labels(self, *, stage_two: bool = False) -> tuple[str, ...]:
-        """Labels of non-zero weight: the data must hold some of each. ``stage_two`` adds those of the second stage."""
+        """Labels of non-zero weight: the data must hold some of each.
+
+        ``stage_two`` adds those of the second stage.
+        """
         first = [label for label in self.labels if getattr(self.weights, label) != 0.0]
         if stage_two:
             later = LOSS_LABELS[self.stage_two_loss]
@@ -81,7 +84,7 @@ class OptimPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class StagePlan:
-    """Stage two: from ``start`` (epochs count from 0) on with another learning rate and the stage-two weights of the loss."""
+    """Stage two: from epoch ``start`` on (they count from 0), with the stage-two loss and learning rate."""
 
     start: int
     lr: float

@@ -1,0 +1,251 @@
+"""From arguments to the plan of a training run: every check that needs no data happens here."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+from argparse import Namespace
+from pathlib import Path
+from typing import Any
+
+from mace.arguments.flags import check_values
+from mace.arguments.heads import plan_heads
+from mace.arguments.irreps import scalar_irreps
+from mace.arguments.parsing import integers
+from mace.arguments.plans import (
+    DataPlan,
+    LoopPlan,
+    LossPlan,
+    LossWeights,
+    ModelPlan,
+    OptimPlan,
+    PathPlan,
+    ReportPlan,
+    StagePlan,
+    TrainPlan,
+    WandbPlan,
+)
+from mace.arguments.reconcile import Message, check_args
+from mace.arguments.train_flags import DEFAULTS, TRAIN
+from mace.exceptions import InputError
+
+_NO_RESIDUAL = ("RealAgnosticInteractionBlock", "RealAgnosticDensityInteractionBlock")
+_SCHEDULERS = ("ReduceLROnPlateau", "ExponentialLR")
+
+
+def plan_training(args: Namespace) -> TrainPlan:
+    """Make the plan of a run; see ``TrainPlan.from_namespace``."""
+    check_values(args, TRAIN)
+    args, messages = check_args(args)
+    if args.distributed and args.launcher == "none":
+        raise InputError("--distributed contradicts --launcher=none: leave out one of them")
+    paths = _plan_paths(args)
+    data = _plan_data(args)
+    model = _plan_model(args, messages)
+    loss = _plan_loss(args, model, messages)
+    return TrainPlan(
+        name=args.name,
+        seed=args.seed,
+        device=args.device,
+        default_dtype=args.default_dtype,
+        distributed=args.distributed,
+        launcher=args.launcher,
+        log_level=_log_level(args.log_level),
+        messages=tuple(messages),
+        paths=paths,
+        data=data,
+        model=model,
+        loss=loss,
+        optim=_plan_optim(args),
+        stages=StagePlan(start=args.start_swa, lr=args.swa_lr) if args.swa else None,
+        training=_plan_loop(args),
+        report=_plan_report(args),
+        wandb=_plan_wandb(args) if args.wandb else None,
+    )
+
+
+def _plan_paths(args: Namespace) -> PathPlan:
+    if not args.name.strip() or "/" in args.name or args.name.startswith("."):
+        raise InputError(
+            f"--name={args.name!r} names files: give a text without '/' that does not begin with '.'"
+        )
+    return PathPlan(
+        name=args.name,
+        seed=args.seed,
+        work_dir=Path(args.work_dir),
+        log_dir=Path(args.log_dir),
+        model_dir=Path(args.model_dir),
+        checkpoints_dir=Path(args.checkpoints_dir),
+        results_dir=Path(args.results_dir),
+    )
+
+
+def _log_level(text: str) -> int:
+    level = int(text) if text.isdigit() else logging.getLevelName(text.upper())
+    if not isinstance(level, int):
+        raise InputError(f"--log_level={text!r} is no level: give DEBUG, INFO, WARNING, ERROR or a number")
+    return level
+
+
+def _plan_data(args: Namespace) -> DataPlan:
+    return DataPlan(
+        heads=plan_heads(args),
+        seed=args.seed,
+        r_max=args.r_max,
+        batch_size=args.batch_size,
+        valid_batch_size=args.valid_batch_size,
+        num_workers=args.num_workers,
+        pin_memory=args.pin_memory,
+        empty_potential_value=args.empty_potential_value,
+    )
+
+
+def _plan_model(args: Namespace, messages: list[Message]) -> ModelPlan:
+    if args.max_ell < args.max_L:
+        raise InputError(
+            f"--max_ell={args.max_ell} is less than the degree {args.max_L} of the node features "
+            f"{args.hidden_irreps}: raise max_ell or leave out irreps"
+        )
+    return ModelPlan(
+        model=args.model,
+        r_max=args.r_max,
+        radial_type=args.radial_type,
+        num_radial_basis=args.num_radial_basis,
+        num_cutoff_basis=args.num_cutoff_basis,
+        pair_repulsion=args.pair_repulsion,
+        distance_transform=args.distance_transform,
+        interaction=args.interaction,
+        interaction_first=_first_interaction(args, messages),
+        max_ell=args.max_ell,
+        correlation=args.correlation,
+        num_interactions=args.num_interactions,
+        hidden_irreps=args.hidden_irreps,
+        num_channels=args.num_channels,
+        max_L=args.max_L,
+        MLP_irreps=scalar_irreps(args.MLP_irreps, "--MLP_irreps"),
+        radial_MLP=integers(args.radial_MLP, "--radial_MLP"),
+        gate=None if args.gate == "None" else args.gate,
+        scaling=args.scaling,
+        compute_forces=args.compute_forces,
+        compute_stress=args.compute_stress,
+        compute_virials=args.compute_virials,
+        compute_potential=args.compute_potential,
+        enable_cueq=args.enable_cueq,
+    )
+
+
+def _first_interaction(args: Namespace, messages: list[Message]) -> str:
+    """Interaction of the first layer; MACE and FermiMACE have no residual there."""
+    given: str = args.interaction_first
+    if args.model == "ScaleShiftMACE" or given in _NO_RESIDUAL:
+        return given
+    if given != DEFAULTS["interaction_first"]:
+        text = f"--model={args.model} begins with {_NO_RESIDUAL[0]}, in place of --interaction_first={given}"
+        messages.append((text, logging.WARNING))
+    return _NO_RESIDUAL[0]
+
+
+def _plan_loss(args: Namespace, model: ModelPlan, messages: list[Message]) -> LossPlan:
+    plan = LossPlan(
+        loss=args.loss,
+        weights=_loss_weights(args, ""),
+        stage_two_weights=_loss_weights(args, "swa_"),
+        huber_delta=args.huber_delta,
+    )
+    if "potential" in plan.labels and not model.has_potential:
+        raise InputError(
+            f"--loss={args.loss} contradicts --model={args.model}, which has no Fermi level: "
+            "use --model=FermiMACE"
+        )
+    if not args.compute_forces and "forces" in plan.labels:
+        raise InputError(f"--compute_forces=False contradicts --loss={args.loss}, which compares forces")
+    if not plan.required_labels():
+        raise InputError(f"--loss={args.loss} has no term: every weight of {', '.join(plan.labels)} is 0")
+    if model.has_potential and "potential" not in plan.labels:
+        text = f"--loss={args.loss} does not train the Fermi level of {args.model}: use --loss=fermi_weighted"
+        messages.append((text, logging.WARNING))
+    _warn_of_idle_weights(args, plan, messages)
+    return plan
+
+
+def _loss_weights(args: Namespace, prefix: str) -> LossWeights:
+    """Weights of a stage; the loss ``ef`` is defined with weights 1 in stage one."""
+    names = ("energy", "forces", "potential", "stress", "virials", "dipole")
+    weights = {name: getattr(args, f"{prefix}{name}_weight") for name in names}
+    if args.loss == "ef" and not prefix:
+        for name in ("energy", "forces"):
+            if weights[name] != DEFAULTS[f"{name}_weight"]:
+                raise InputError(
+                    f"--{name}_weight contradicts --loss=ef, whose weights are 1: use --loss=weighted"
+                )
+            weights[name] = 1.0
+    return LossWeights(**weights)
+
+
+def _warn_of_idle_weights(args: Namespace, plan: LossPlan, messages: list[Message]) -> None:
+    for label in ("potential", "stress", "virials"):
+        attribute = f"{label}_weight"
+        if label not in plan.labels and getattr(args, attribute) != DEFAULTS[attribute]:
+            messages.append((f"--{attribute} has no effect: --loss={args.loss} lacks it", logging.WARNING))
+
+
+def _plan_optim(args: Namespace) -> OptimPlan:
+    if args.scheduler not in _SCHEDULERS:
+        raise InputError(f"Unknown scheduler: '{args.scheduler}' (known are {' and '.join(_SCHEDULERS)})")
+    if args.optimizer == "schedulefree":
+        _need_package("schedulefree", "--optimizer=schedulefree")
+    return OptimPlan(
+        optimizer=args.optimizer,
+        lr=args.lr,
+        beta=args.beta,
+        beta1_schedulefree=args.beta1_schedulefree,
+        beta2_schedulefree=args.beta2_schedulefree,
+        weight_decay=args.weight_decay,
+        amsgrad=args.amsgrad,
+        scheduler=args.scheduler,
+        lr_factor=args.lr_factor,
+        scheduler_patience=args.scheduler_patience,
+        lr_scheduler_gamma=args.lr_scheduler_gamma,
+        ema=args.ema,
+        ema_decay=args.ema_decay,
+        clip_grad=args.clip_grad,
+    )
+
+
+def _plan_loop(args: Namespace) -> LoopPlan:
+    return LoopPlan(
+        max_num_epochs=args.max_num_epochs,
+        patience=args.patience,
+        eval_interval=args.eval_interval,
+        restart_latest=args.restart_latest,
+        keep_checkpoints=args.keep_checkpoints,
+        save_all_checkpoints=args.save_all_checkpoints,
+        progress=args.progress,
+    )
+
+
+def _plan_report(args: Namespace) -> ReportPlan:
+    skipped = tuple(name.strip() for name in args.skip_evaluate_heads.split(",") if name.strip())
+    return ReportPlan(error_table=args.error_table, skip_evaluate_heads=skipped)
+
+
+def _plan_wandb(args: Namespace) -> WandbPlan:
+    _need_package("wandb", "--wandb")
+    unknown = [name for name in args.wandb_log_hypers if not hasattr(args, name)]
+    if unknown:
+        raise InputError(f"--wandb_log_hypers names {unknown[0]!r}, which is no argument of this command")
+    plain: dict[str, Any] = json.loads(json.dumps(vars(args), default=str))
+    return WandbPlan(
+        project=args.wandb_project,
+        entity=args.wandb_entity,
+        name=args.wandb_name,
+        directory=args.wandb_dir,
+        hypers={name: plain[name] for name in args.wandb_log_hypers},
+        arguments=plain,
+    )
+
+
+def _need_package(package: str, flag: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise InputError(f"{flag} needs the package {package}: run 'pip install {package}'")

@@ -1,8 +1,10 @@
 """Doors of the console commands, outside the import package ``mace``.
 
-mace-torch has the same import package. Where it hides ours, nothing inside ``mace`` could say so; this module can, and that is all it does.
+mace-torch has the same import package. Where it hides ours, nothing inside ``mace`` could say so; this module
+can, and that is all it does.
 """
 
+import importlib
 import importlib.util
 import sys
 from collections.abc import Callable
@@ -10,36 +12,32 @@ from importlib import metadata
 from pathlib import Path
 
 
-def run_train() -> int:
-    """Command ``mace_run_train``; returns the exit status."""
-    return _open("run_train")
+def run_train() -> None:
+    """Command ``mace_run_train``."""
+    _open("run_train")
 
 
-def eval_configs() -> int:
-    """Command ``mace_eval_configs``; returns the exit status."""
-    return _open("eval_configs")
+def eval_configs() -> None:
+    """Command ``mace_eval_configs``."""
+    _open("eval_configs")
 
 
-def _open(command: str) -> int:
+def _open(command: str) -> None:
     spec = importlib.util.find_spec("mace")
     places = [] if spec is None else [Path(place) for place in spec.submodule_search_locations or ()]
     if not any((place / "cli" / "launch.py").is_file() for place in places):
-        _report_hidden(places)
-        return 1
-    from mace.cli import launch
-
-    entry: Callable[[], int] = getattr(launch, command)
-    return entry()
+        sys.exit(_hidden(places))
+    entry: Callable[[], None] = getattr(importlib.import_module("mace.cli.launch"), command)
+    entry()
 
 
-def _report_hidden(places: list[Path]) -> None:
+def _hidden(places: list[Path]) -> str:
     try:
         other = f"mace-torch {metadata.version('mace-torch')}"
     except metadata.PackageNotFoundError:
         other = "another package"
     where = f" in {places[0]}" if places else ""
-    print(
+    return (
         f"error: {other} provides the import package 'mace'{where} and hides cp-mace: "
-        "run 'pip uninstall mace-torch', then install cp-mace again",
-        file=sys.stderr,
+        "run 'pip uninstall mace-torch', then install cp-mace again"
     )

@@ -1,0 +1,79 @@
+"""Light doors of the console commands: parse first, and load torch only when there is something to do."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import importlib
+import io
+import sys
+from argparse import Namespace
+from importlib import metadata
+from pathlib import Path
+
+import mace
+from mace.arguments.parsers import build_default_arg_parser, build_eval_arg_parser
+from mace.exceptions import InputError
+
+
+def run_train() -> None:
+    """Command ``mace_run_train``: train as the command line says. Exits with status 1 or 2 for bad input."""
+    _launch("mace.cli.run_train", build_default_arg_parser())
+
+
+def eval_configs() -> None:
+    """Command ``mace_eval_configs``: label frames with a model. Exits with status 1 or 2 for bad input."""
+    _launch("mace.cli.eval_configs", build_eval_arg_parser())
+
+
+def _launch(module: str, parser: argparse.ArgumentParser) -> None:
+    try:
+        args = _parse(parser)
+        _look_for_mace_torch()
+        importlib.import_module(module).run(args)
+    except InputError as error:
+        _report(f"{parser.prog}: error: {error}")
+        sys.exit(1)
+
+
+def _parse(parser: argparse.ArgumentParser) -> Namespace:
+    """Parse the command line; a complaint of the parser is printed by one process of the run, not by each."""
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return parser.parse_args()
+    except SystemExit:
+        if complaint.getvalue():
+            _report(complaint.getvalue().rstrip())
+        raise
+
+
+def _look_for_mace_torch() -> None:
+    """Name an installed mace-torch: its import package has the same name.
+
+    Files of both in one folder overwrite each other, which is an error. In another folder it is only hidden
+    now, and may hide this package from a program that looks there first, which is worth a warning.
+    """
+    try:
+        other = metadata.distribution("mace-torch")
+    except metadata.PackageNotFoundError:
+        return
+    ours = Path(mace.__file__).parent
+    theirs = Path(str(other.locate_file("mace")))
+    advice = "run 'pip uninstall mace-torch', then install cp-mace again"
+    if theirs.is_dir() and theirs.samefile(ours):
+        raise InputError(
+            f"mace-torch {other.version} is installed into {ours} too, where its files and those of cp-mace "
+            f"overwrite each other: {advice}"
+        )
+    _report(
+        f"warning: mace-torch {other.version} is installed too, with the same import package 'mace'; "
+        f"this is cp-mace {mace.__version__} in {ours}. To be sure of it everywhere, {advice}"
+    )
+
+
+def _report(message: str) -> None:
+    # The room that knows ranks needs torch, which a command without complaints may never load.
+    from mace.tools.distributed import report_once
+
+    report_once(message)

@@ -127,10 +127,13 @@ class AtomicData(Data):
             InputError: an element or head that the model lacks, or a structure without a neighbour list.
         """
         dtype = torch.get_default_dtype() if dtype is None else dtype
-        edge_index, shifts, unit_shifts, cell = get_neighborhood(
-            positions=config.positions, cutoff=cutoff, pbc=config.pbc, cell=config.cell
-        )
-        elements = torch.from_numpy(atomic_numbers_to_indices(config.atomic_numbers, z_table))
+        try:
+            elements = torch.from_numpy(atomic_numbers_to_indices(config.atomic_numbers, z_table))
+            edge_index, shifts, unit_shifts, cell = get_neighborhood(
+                positions=config.positions, cutoff=cutoff, pbc=config.pbc, cell=config.cell
+            )
+        except InputError as error:
+            raise InputError(f"{config.origin}: {error}") from error
         geometry = {"positions": config.positions, "shifts": shifts, "unit_shifts": unit_shifts, "cell": cell}
         return cls(
             edge_index=torch.from_numpy(edge_index),

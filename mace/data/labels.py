@@ -18,13 +18,13 @@ class Label:
         name: attribute of a configuration, key of graphs, batches and model outputs.
         meaning: what it is, with its sign convention.
         unit: in data files and everywhere else.
-        key: where data files hold it without further notice: in ``atoms.arrays`` if it is per atom, else in
-            ``atoms.info``. flag: the command line option that names another key. per_atom: whether every atom
-            has its own value. shape: of one value in a graph; (1, 3, 3) and (1, 3) carry the dimension along
-            which graphs are joined. shapes: of one value that are accepted in files; empty: those of
-            ``shape`` alone. weight: name of its term weight in a configuration and in graphs, None if it has
-            none. The file may set it in
-            ``atoms.info`` under the same name with ``config_`` before it.
+        key: where files hold it by default, in ``atoms.arrays`` if it is per atom, else in ``atoms.info``.
+        flag: the command line option that names another key.
+        per_atom: whether every atom has its own value.
+        shape: of one value in a graph; (1, 3, 3) and (1, 3) have a dimension to join graphs along.
+        shapes: of one value that are accepted in files; empty: ``shape`` alone.
+        weight: name of its term weight in a configuration and in graphs, None if it has none. A file may
+            set it in ``atoms.info`` under this name with ``config_`` before it.
         ase_property: whether ASE knows the quantity under its name and keeps it in a calculator's results.
     """
 

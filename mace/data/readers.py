@@ -36,6 +36,8 @@ from .labels import (
 
 ISOLATED_ATOM = "IsolatedAtom"  # config_type of a single atom whose energy is the E0 of its element
 
+LISTED_FRAMES = 10  # messages list so many frames and no more
+
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledFile:
@@ -69,6 +71,22 @@ class LabelledFile:
                     f"no structure of {self.path!r} has a label for {name}: looked for {self.keys[name]!r} in"
                     f" {label.place} ({label.flag}), the file has {self.describe_found()}"
                 )
+
+    def require_in_all(self, name: str) -> None:
+        """Refuse the file if one of its structures lacks the quantity called ``name``.
+
+        Raises:
+            InputError: which frames lack it.
+        """
+        label = LABELS_BY_NAME[name]
+        missing = [str(config.frame) for config in self.configurations if not config.has(label)]
+        if missing:
+            listed = ", ".join(missing[:LISTED_FRAMES]) + (", ..." if len(missing) > LISTED_FRAMES else "")
+            raise InputError(
+                f"{len(missing)} of {len(self.configurations)} structures of {self.path!r} have no {name}"
+                f" (key {self.keys[name]!r} in {label.place}, {label.flag}), which the model needs:"
+                f" frames {listed}"
+            )
 
     def describe_found(self) -> str:
         """The keys that the file holds, as text."""

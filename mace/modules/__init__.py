@@ -1,0 +1,71 @@
+"""Equations: radial functions, blocks, models, losses and the statistics they are built from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from mace.modules._architecture import gate_dict, interaction_classes
+from mace.modules.blocks import (
+    AtomicEnergiesBlock,
+    EquivariantProductBasisBlock,
+    InteractionBlock,
+    LinearNodeEmbeddingBlock,
+    LinearReadoutBlock,
+    NonLinearReadoutBlock,
+    RadialEmbeddingBlock,
+    RealAgnosticAttResidualInteractionBlock,
+    RealAgnosticDensityInteractionBlock,
+    RealAgnosticDensityResidualInteractionBlock,
+    RealAgnosticInteractionBlock,
+    RealAgnosticResidualInteractionBlock,
+    ScaleShiftBlock,
+)
+from mace.modules.models import MACE, ScaleShiftMACE
+from mace.modules.radial import BesselBasis, GaussianBasis, PolynomialCutoff, ZBLBasis
+from mace.modules.symmetric_contraction import SymmetricContraction
+from mace.modules.utils import (
+    compute_avg_num_neighbors,
+    compute_fixed_charge_dipole,
+    compute_mean_rms_energy_forces,
+    compute_mean_std_atomic_inter_energy,
+    compute_rms_dipoles,
+    compute_statistics,
+)
+
+scaling_classes: dict[str, Callable] = {
+    "std_scaling": compute_mean_std_atomic_inter_energy,
+    "rms_forces_scaling": compute_mean_rms_energy_forces,
+    "rms_dipoles_scaling": compute_rms_dipoles,
+}
+
+__all__ = [
+    "MACE",
+    "AtomicEnergiesBlock",
+    "BesselBasis",
+    "EquivariantProductBasisBlock",
+    "GaussianBasis",
+    "InteractionBlock",
+    "LinearNodeEmbeddingBlock",
+    "LinearReadoutBlock",
+    "NonLinearReadoutBlock",
+    "PolynomialCutoff",
+    "RadialEmbeddingBlock",
+    "RealAgnosticAttResidualInteractionBlock",
+    "RealAgnosticDensityInteractionBlock",
+    "RealAgnosticDensityResidualInteractionBlock",
+    "RealAgnosticInteractionBlock",
+    "RealAgnosticResidualInteractionBlock",
+    "ScaleShiftBlock",
+    "ScaleShiftMACE",
+    "SymmetricContraction",
+    "ZBLBasis",
+    "compute_avg_num_neighbors",
+    "compute_fixed_charge_dipole",
+    "compute_mean_rms_energy_forces",
+    "compute_mean_std_atomic_inter_energy",
+    "compute_rms_dipoles",
+    "compute_statistics",
+    "gate_dict",
+    "interaction_classes",
+    "scaling_classes",
+]

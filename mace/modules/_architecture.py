@@ -1,0 +1,225 @@
+"""The constructor arguments of a model, read and checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from e3nn import o3
+
+from mace.exceptions import InputError
+from mace.modules import blocks
+from mace.modules._interaction import InteractionBlock
+from mace.modules.irreps_tools import uniform_multiplicity
+
+interaction_classes: dict[str, type[InteractionBlock]] = {
+    cls.__name__: cls
+    for cls in (
+        blocks.RealAgnosticInteractionBlock,
+        blocks.RealAgnosticResidualInteractionBlock,
+        blocks.RealAgnosticDensityInteractionBlock,
+        blocks.RealAgnosticDensityResidualInteractionBlock,
+        blocks.RealAgnosticAttResidualInteractionBlock,
+    )
+}
+
+gate_dict: dict[str, blocks.Gate | None] = {
+    "abs": torch.abs,
+    "tanh": torch.tanh,
+    "silu": torch.nn.functional.silu,
+    "None": None,
+}
+
+
+# Keywords of mace-torch and CP-MACE that this package does not need, and the value at which they change nothing.
+_NEUTRAL: dict[str, Any] = {
+    "apply_cutoff": True,
+    "use_reduced_cg": False,
+    "use_so3": False,
+    "use_agnostic_product": False,
+    "use_last_readout_only": False,
+    "use_embedding_readout": False,
+    "edge_irreps": None,
+    "use_edge_irreps_first": False,
+    "embedding_specs": None,
+    "oeq_config": None,
+    "lammps_mliap": False,
+    "readout_cls": "NonLinearReadoutBlock",
+    "keep_last_layer_irreps": False,
+}
+_WITHOUT_EFFECT = ("hidden_scalar_dim",)
+
+
+def refuse_unknown(keywords: dict[str, Any]) -> None:
+    """Let the keywords of other versions pass where they change nothing.
+
+    Raises:
+        TypeError: a keyword that no version has.
+        InputError: a keyword of another version with a value that asks for something not built here.
+    """
+    for name, value in keywords.items():
+        if name in _WITHOUT_EFFECT:
+            continue
+        if name not in _NEUTRAL:
+            raise TypeError(f"unexpected keyword argument '{name}'")
+        if value != _NEUTRAL[name]:
+            raise InputError(f"{name}={value!r} is not supported: only {name}={_NEUTRAL[name]!r}")
+
+
+def _chosen(value: Any, known: dict[str, Any], what: str) -> Any:
+    """``value`` itself, or what its name stands for."""
+    if not isinstance(value, str):
+        return value
+    if value not in known:
+        raise InputError(f"{what} '{value}' is not known; choose one of {', '.join(known)}")
+    return known[value]
+
+
+def _parsed(irreps: str | o3.Irreps, what: str) -> o3.Irreps:
+    try:
+        return o3.Irreps(irreps)
+    except ValueError as error:
+        raise InputError(
+            f"{what} '{irreps}' cannot be read as irreps, like 32x0e + 32x1o: {error}"
+        ) from error
+
+
+@dataclass(frozen=True, kw_only=True)
+class Architecture:
+    """Parsed arguments of the MACE family. Irreps carry natural parity (0e, 1o, 2e ...)."""
+
+    r_max: float
+    num_bessel: int
+    num_polynomial_cutoff: int
+    max_ell: int
+    interaction_cls: type[InteractionBlock]
+    interaction_cls_first: type[InteractionBlock]
+    num_interactions: int
+    num_elements: int
+    hidden_irreps: o3.Irreps
+    MLP_irreps: o3.Irreps
+    avg_num_neighbors: float
+    atomic_numbers: tuple[int, ...]
+    correlation: tuple[int, ...]  # one per layer
+    gate: Callable[[torch.Tensor], torch.Tensor] | None
+    distance_transform: str
+    radial_MLP: Sequence[int] | None  # noqa: N815 (public name)
+    radial_type: str
+    num_heads: int
+    cueq_config: Any | None
+
+    @classmethod
+    def parse(
+        cls, *, correlation: int | Sequence[int], heads: Sequence[str], **arguments: Any
+    ) -> Architecture:
+        """From the arguments of a model's constructor.
+
+        Raises:
+            InputError: a name that does not exist, irreps that cannot be read or built, contradictory lengths.
+        """
+        layers = int(arguments["num_interactions"])
+        if layers < 1:
+            raise InputError(f"num_interactions is {layers}: a model needs at least one interaction")
+        arguments["num_interactions"] = layers
+        orders = [correlation] * layers if isinstance(correlation, int) else list(correlation)
+        if len(orders) != layers:
+            raise InputError(
+                f"correlation {orders} has {len(orders)} entries for num_interactions {layers}: give one per layer"
+            )
+        for name in ("interaction_cls", "interaction_cls_first"):
+            arguments[name] = _chosen(arguments[name], interaction_classes, name)
+        arguments["gate"] = _chosen(arguments["gate"], gate_dict, "gate")
+        for name in ("hidden_irreps", "MLP_irreps"):
+            arguments[name] = _parsed(arguments[name], name)
+        arguments["atomic_numbers"] = tuple(int(z) for z in arguments["atomic_numbers"])
+        architecture = cls(correlation=tuple(orders), num_heads=len(heads), **arguments)
+        architecture._check()
+        return architecture
+
+    def _check(self) -> None:
+        hidden = self.hidden_irreps
+        if len(hidden) == 0 or str(hidden[0].ir) != "0e":
+            raise InputError(f"hidden_irreps '{hidden}' must start with scalars, like 32x0e + 32x1o")
+        uniform_multiplicity(hidden, "hidden_irreps")
+        unreachable = [str(ir) for _, ir in hidden if ir.p != (-1) ** ir.l]
+        if unreachable:
+            raise InputError(
+                f"hidden_irreps '{hidden}': {unreachable[0]} cannot be reached, use natural parity (0e, 1o, 2e ...)"
+            )
+        if self.max_ell < hidden.lmax:
+            raise InputError(
+                f"max_ell {self.max_ell} is smaller than the largest degree {hidden.lmax} of hidden_irreps '{hidden}': "
+                f"raise max_ell to {hidden.lmax} or drop the higher irreps"
+            )
+        if not self.r_max > 0.0:
+            raise InputError(f"r_max is {self.r_max}: the cutoff radius must be positive")
+        if len(self.atomic_numbers) != self.num_elements:
+            raise InputError(
+                f"num_elements is {self.num_elements}, but atomic_numbers has {len(self.atomic_numbers)} entries"
+            )
+        if any(ir.l > 0 for _, ir in self.MLP_irreps) or self.MLP_irreps.dim == 0:
+            raise InputError(f"MLP_irreps '{self.MLP_irreps}' must be scalars, like 16x0e")
+
+    @property
+    def num_channels(self) -> int:
+        """Multiplicity of every block of the features."""
+        return self.hidden_irreps[0].mul
+
+    @property
+    def scalars(self) -> o3.Irreps:
+        return o3.Irreps([self.hidden_irreps[0]])
+
+    @property
+    def edge_irreps(self) -> o3.Irreps:
+        """Spherical harmonics up to max_ell."""
+        return o3.Irreps.spherical_harmonics(self.max_ell)
+
+    @property
+    def message_irreps(self) -> o3.Irreps:
+        """All channels for every spherical harmonic."""
+        return o3.Irreps([(self.num_channels, ir) for _, ir in self.edge_irreps])
+
+    def layer_irreps(self, layer: int) -> o3.Irreps:
+        """Irreps of the features after ``layer``: the last of several layers keeps scalars only."""
+        is_last = layer == self.num_interactions - 1
+        return self.scalars if is_last and self.num_interactions > 1 else self.hidden_irreps
+
+    def interaction(self, layer: int) -> InteractionBlock:
+        cls = self.interaction_cls_first if layer == 0 else self.interaction_cls
+        return cls(
+            node_attrs_irreps=o3.Irreps([(self.num_elements, (0, 1))]),
+            node_feats_irreps=self.scalars if layer == 0 else self.hidden_irreps,
+            edge_attrs_irreps=self.edge_irreps,
+            edge_feats_irreps=o3.Irreps([(self.num_bessel, (0, 1))]),
+            target_irreps=self.message_irreps,
+            hidden_irreps=self.layer_irreps(layer),
+            avg_num_neighbors=self.avg_num_neighbors,
+            radial_MLP=self.radial_MLP,
+            cueq_config=self.cueq_config,
+        )
+
+    def product(self, layer: int) -> blocks.EquivariantProductBasisBlock:
+        return blocks.EquivariantProductBasisBlock(
+            node_feats_irreps=self.message_irreps,
+            target_irreps=self.layer_irreps(layer),
+            correlation=self.correlation[layer],
+            use_sc=layer > 0 or self.interaction_cls_first.self_connection_is_returned,
+            num_elements=self.num_elements,
+            cueq_config=self.cueq_config,
+        )
+
+    def readout(self, layer: int) -> torch.nn.Module:
+        """Linear, but non-linear after the last of several layers; one output per head."""
+        irrep_out = o3.Irreps([(self.num_heads, (0, 1))])
+        if layer < self.num_interactions - 1 or self.num_interactions == 1:
+            return blocks.LinearReadoutBlock(self.hidden_irreps, irrep_out, cueq_config=self.cueq_config)
+        return blocks.NonLinearReadoutBlock(
+            self.scalars,
+            (self.num_heads * self.MLP_irreps).simplify(),
+            self.gate,
+            irrep_out,
+            self.num_heads,
+            cueq_config=self.cueq_config,
+        )

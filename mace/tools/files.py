@@ -1,0 +1,71 @@
+"""Files that are either whole or not there: the one way in which results of a long run get onto the disk."""
+
+from __future__ import annotations
+
+import glob
+import os
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
+
+
+def atomic_write(
+    path: str | os.PathLike[str],
+    write: Callable[[BinaryIO], object],
+    check: Callable[[Path], object] | None = None,
+) -> None:
+    """Let ``write`` fill a new file that then takes the place of ``path``: whole, or not at all.
+
+    The bytes go to a temporary file in the same folder (which is made if it does not exist) and are forced to
+    the disk, ``check`` may look at that file and raise, then it is renamed and the folder is forced to the
+    disk as well. Whatever goes wrong before the rename leaves ``path`` as it was and no temporary file
+    behind; only a killed process leaves one, named ``.NAME.PID-RANDOM.tmp``, which the next write to the same
+    path removes (a path has one writer at a time). A symbolic link is followed, not replaced. Raises what
+    ``write`` and ``check`` raise, and OSError.
+    """
+    final = Path(os.path.realpath(path))
+    final.parent.mkdir(parents=True, exist_ok=True)
+    _remove_leftovers(final)
+    temporary = final.with_name(f".{final.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        if check is not None:
+            check(temporary)
+        os.replace(temporary, final)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    _force_to_disk(final.parent)
+
+
+def _remove_leftovers(final: Path) -> None:
+    """Temporary files of writers of ``final`` that are no longer alive."""
+    for leftover in final.parent.glob(f".{glob.escape(final.name)}.*-????????.tmp"):
+        process = leftover.name.removeprefix(f".{final.name}.").partition("-")[0]
+        if process.isdigit() and not _is_alive(int(process)):
+            leftover.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it exists but belongs to somebody else
+        return True
+    return True
+
+
+def _force_to_disk(folder: Path) -> None:
+    """Make a rename in ``folder`` survive a loss of power. Only POSIX lets a folder be opened for that."""
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,338 @@
+"""A second model from the first: rebuilt from its recorded configuration, filled with its state, and checked.
+
+Everything that needs a copy of a model comes here: saving, conversion, export, pickling. A live model cannot
+simply be deep-copied, because e3nn's code generation may have left TorchScript functions in it; the copy is
+built with code generation off.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import threading
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any, TypeVar
+
+import e3nn
+import torch
+from e3nn import o3
+from torch.nn.parallel import DistributedDataParallel
+
+from mace.tools.plain import MODEL_CLASSES, RebuildError, decode, dtype_name, encode, model_class, name_of
+from mace.tools.same import differences, own_modules
+
+__all__ = [
+    "RebuildError",
+    "disable_e3nn_codegen",
+    "extract_config_mace_model",
+    "rebuild",
+    "recorded_config",
+    "records_config",
+    "restore_model",
+    "unwrap",
+]
+
+_Class = TypeVar("_Class", bound=type)
+_RECORD = "_recorded_config"
+_FORMAT = 1
+# e3nn's optimisation defaults, torch's default dtype and its random state belong to the whole process: one
+# model is built at a time.
+_ONE_AT_A_TIME = threading.RLock()
+
+
+def records_config(cls: _Class) -> _Class:
+    """Class decorator: every instance carries the arguments it was built with.
+
+    It goes above all other decorators. The outermost constructor records. Arguments that it hands on as
+    keywords to a recording base class are completed with that class's defaults. An argument that has no plain
+    form does not disturb the construction; it is named when the record is asked for.
+    """
+    build = cls.__init__
+    signature = inspect.signature(build)
+
+    @functools.wraps(build)
+    def __init__(self: torch.nn.Module, *args: Any, **kwargs: Any) -> None:
+        bound = signature.bind(self, *args, **kwargs)
+        given = set(bound.arguments)
+        bound.apply_defaults()
+        arguments = dict(list(bound.arguments.items())[1:])
+        if type(self) is cls:
+            keywords, unnamed = _as_keywords(signature, arguments)
+            self.__dict__[_RECORD] = _Record(cls, keywords, unnamed)
+        elif isinstance(record := self.__dict__.get(_RECORD), _Record):
+            record.complete(
+                {name: value for name, value in arguments.items() if name not in given}, signature
+            )
+        build(self, *args, **kwargs)
+        if type(self) is cls:
+            self.__dict__[_RECORD] = self.__dict__[_RECORD].text()
+
+    cls.__init__ = __init__
+    cls.__reduce__ = _reduce
+    MODEL_CLASSES[name_of(cls)] = cls
+    return cls
+
+
+def _reduce(model: torch.nn.Module) -> tuple[Any, tuple[str, dict[str, torch.Tensor]]]:
+    """How a model is pickled and deep-copied: as configuration and state, taken from a faithful copy."""
+    return restore_model, (describe(model), dict(rebuild(model).state_dict()))
+
+
+class _Record:
+    """The arguments of a running constructor; encoded at once, since it may change what it is given."""
+
+    def __init__(self, cls: type, keywords: dict[str, Any], unnamed: tuple[Any, ...]) -> None:
+        self.name = name_of(cls)
+        self.arguments: dict[str, Any] = {}
+        self.obstacle = "it was built with unnamed extra arguments" if unnamed else None
+        self._add(keywords)
+
+    def complete(self, defaults: dict[str, Any], signature: inspect.Signature) -> None:
+        """Add the defaults of a base class, for what the outermost constructor could have been given."""
+        keywords, _ = _as_keywords(signature, defaults)
+        self._add({name: value for name, value in keywords.items() if name not in self.arguments})
+
+    def _add(self, keywords: dict[str, Any]) -> None:
+        for name, value in keywords.items():
+            try:
+                self.arguments[name] = encode(value)
+            except RebuildError as error:
+                self.obstacle = f"its argument {name!r} has no plain form: {error}"
+
+    def text(self) -> str:
+        if self.obstacle is not None:
+            return json.dumps({"class": self.name, "obstacle": self.obstacle})
+        return json.dumps(
+            {"class": self.name, "arguments": self.arguments, "built_with": _built_with()}, allow_nan=False
+        )
+
+
+def _as_keywords(
+    signature: inspect.Signature, arguments: dict[str, Any]
+) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    keywords: dict[str, Any] = {}
+    unnamed: tuple[Any, ...] = ()
+    for name, value in arguments.items():
+        kind = signature.parameters[name].kind
+        if kind is inspect.Parameter.VAR_KEYWORD:
+            keywords.update(value)
+        elif kind is inspect.Parameter.VAR_POSITIONAL:
+            unnamed = value
+        else:
+            keywords[name] = value
+    return keywords, unnamed
+
+
+def _built_with() -> dict[str, Any]:
+    """The facts about the installation that a model's numbers may depend on."""
+    return {
+        "torch": torch.__version__,
+        "e3nn": e3nn.__version__,
+        # Its sign differs between e3nn 0.4 and later; coupling tensors computed with one do not fit weights
+        # trained with the other.
+        "sign_of_wigner_3j_1_2_2": int(
+            torch.sign(o3.wigner_3j(1, 2, 2, dtype=torch.float64)[0, 1, 0]).item()
+        ),
+        "default_dtype": dtype_name(torch.get_default_dtype()),
+    }
+
+
+def _recorded_text(model: torch.nn.Module) -> str:
+    """The record of ``model`` as JSON text; `RebuildError` without a usable one."""
+    text = getattr(model, "__dict__", {}).get(_RECORD)
+    if not isinstance(text, str) or json.loads(text)["class"] != name_of(type(model)):
+        raise RebuildError(
+            f"{type(model).__name__} carries no record of its configuration; "
+            "its class needs the decorator records_config"
+        )
+    obstacle = json.loads(text).get("obstacle")
+    if obstacle is not None:
+        raise RebuildError(
+            f"{type(model).__name__} carries no usable record of its configuration: {obstacle}"
+        )
+    return text
+
+
+@contextmanager
+def disable_e3nn_codegen() -> Iterator[None]:
+    """Modules built inside carry no generated TorchScript; the former defaults come back in any case."""
+    with _ONE_AT_A_TIME:
+        before = e3nn.get_optimization_defaults()
+        off = {
+            name: value for name, value in (("jit_script_fx", False), ("jit_mode", "eager")) if name in before
+        }
+        e3nn.set_optimization_defaults(**off)
+        try:
+            yield
+        finally:
+            e3nn.set_optimization_defaults(**{name: before[name] for name in off})
+
+
+def unwrap(model: torch.nn.Module) -> torch.nn.Module:
+    """The model itself, without the wrapper that distributed training puts around it."""
+    return model.module if isinstance(model, DistributedDataParallel) else model
+
+
+def recorded_config(model: torch.nn.Module) -> dict[str, Any]:
+    """What ``model`` was built with, as plain JSON: ``class``, ``arguments`` and ``built_with`` (versions).
+
+    Raises `RebuildError` if the class does not record or an argument has no plain form.
+    """
+    return json.loads(_recorded_text(unwrap(model)))
+
+
+def extract_config_mace_model(model: torch.nn.Module) -> dict[str, Any]:
+    """All constructor keywords: ``type(model)(**keywords)`` has the architecture of ``model``."""
+    return decode(recorded_config(model)["arguments"])
+
+
+def rebuild(model: torch.nn.Module) -> torch.nn.Module:
+    """A copy of ``model``, from its configuration and its state.
+
+    No data, no statistics, no draw from the caller's random state. Same keys, bits, dtypes, device, training
+    flag of every module and requires_grad of every parameter; no generated code. Raises `RebuildError` if the
+    live model holds something that its configuration does not know: submodules, forward hooks, changed
+    attributes. A model wrapped for distributed training is unwrapped first.
+    """
+    model = unwrap(model)
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    copy = _restored(json.loads(describe(model)), state)
+    found = differences(model, copy)
+    if found:
+        shown = "; ".join(found[:5]) + (f"; and {len(found) - 5} more" if len(found) > 5 else "")
+        raise RebuildError(
+            f"{type(model).__name__} has changed since it was built, a copy would lose it: {shown}"
+        )
+    return copy
+
+
+def describe(model: torch.nn.Module) -> str:
+    """All of ``model`` but its tensors, as JSON text: the record, what trains, what is frozen."""
+    description = json.loads(_recorded_text(model))
+    description["format"] = _FORMAT
+    description["training"] = model.training
+    description["training_differs"] = [
+        name for name, part in own_modules(model) if part.training != model.training
+    ]
+    description["frozen"] = [
+        name for name, parameter in model.named_parameters() if not parameter.requires_grad
+    ]
+    return json.dumps(description, allow_nan=False)
+
+
+def restore_model(text: str, state: Mapping[str, torch.Tensor]) -> torch.nn.Module:
+    """The model that ``text`` describes with the tensors of ``state``, on their device.
+
+    The one function that a ``.model`` file names. Reads data only: classes and functions come from this
+    package's allow-list. Raises `RebuildError` for anything unfit. Another e3nn version than the one that
+    built the model is reported as a warning, before any number is computed.
+    """
+    description = _checked_description(text)
+    if not isinstance(state, Mapping) or not all(
+        isinstance(tensor, torch.Tensor) for tensor in state.values()
+    ):
+        raise RebuildError("a model's state is a dictionary of tensors, this file holds something else")
+    _report_versions(description["built_with"])
+    return _restored(description, dict(state))
+
+
+def _checked_description(text: str) -> dict[str, Any]:
+    try:
+        description = json.loads(text)
+        version = description["format"]
+    except (TypeError, ValueError, KeyError):
+        raise RebuildError("this is not the configuration of a model") from None
+    if version != _FORMAT:
+        raise RebuildError(
+            f"the model has format {version}, this version reads format {_FORMAT}: please upgrade"
+        )
+    absent = {
+        "class",
+        "arguments",
+        "built_with",
+        "training",
+        "training_differs",
+        "frozen",
+    } - description.keys()
+    if absent:
+        raise RebuildError(f"the configuration of the model lacks {sorted(absent)}")
+    return description
+
+
+def _report_versions(recorded: dict[str, Any]) -> None:
+    here = _built_with()
+    for name in ("e3nn", "sign_of_wigner_3j_1_2_2"):
+        if name in recorded and recorded[name] != here[name]:
+            warnings.warn(
+                f"the model was built with {name} {recorded[name]}, this is {here[name]}: "
+                "its coupling tensors are taken from the file",
+                stacklevel=3,
+            )
+
+
+def _restored(description: dict[str, Any], state: dict[str, torch.Tensor]) -> torch.nn.Module:
+    cls, arguments = model_class(description["class"]), decode(description["arguments"])
+    with _undisturbed(description):
+        try:
+            model = cls(**arguments)
+        except (TypeError, ValueError) as error:
+            raise RebuildError(
+                f"{cls.__name__} cannot be built from its recorded arguments: {error}"
+            ) from error
+    record = {key: description[key] for key in ("class", "arguments", "built_with")}
+    model.__dict__[_RECORD] = json.dumps(record, allow_nan=False)
+    _fill(model, state)
+    _set_flags(model, description)
+    return model
+
+
+@contextmanager
+def _undisturbed(description: dict[str, Any]) -> Iterator[None]:
+    """Build on the CPU without generated code and leave the process as it was.
+
+    torch's default dtype is only touched for accelerated kernels, which fix the precision of their arithmetic
+    when they are built; everything else gets its dtype from the state, so that other threads never see
+    another default.
+    """
+    wanted = decode({"$dtype": description["built_with"]["default_dtype"]})
+    kernels = description["arguments"].get("cueq_config") is not None
+    with ExitStack() as stack:
+        stack.enter_context(disable_e3nn_codegen())
+        stack.enter_context(torch.random.fork_rng(devices=[]))
+        stack.enter_context(torch.device("cpu"))
+        if kernels and torch.get_default_dtype() != wanted:
+            stack.callback(torch.set_default_dtype, torch.get_default_dtype())
+            torch.set_default_dtype(wanted)
+        yield
+
+
+def _fill(model: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
+    """Move ``model`` to the state's device and dtypes and load it, strictly."""
+    own = model.state_dict()
+    missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    reshaped = [name for name in own.keys() & state.keys() if own[name].shape != state[name].shape]
+    if missing or unknown or reshaped:
+        raise RebuildError(
+            f"configuration and state do not belong together: {len(missing)} tensors missing {missing[:3]}, "
+            f"{len(unknown)} unknown {unknown[:3]}, {len(reshaped)} of another shape {sorted(reshaped)[:3]}"
+        )
+    floats = [tensor.dtype for tensor in state.values() if tensor.is_floating_point()]
+    devices = [tensor.device for tensor in state.values()]
+    model.to(device=devices[0] if devices else None, dtype=floats[0] if floats else None)
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if name in state and tensor.dtype != state[name].dtype:
+            tensor.data = tensor.data.to(state[name].dtype)
+    model.load_state_dict(state, strict=True)
+
+
+def _set_flags(model: torch.nn.Module, description: dict[str, Any]) -> None:
+    model.train(description["training"])
+    differs, frozen = set(description["training_differs"]), set(description["frozen"])
+    for name, part in own_modules(model):
+        if name in differs:
+            part.training = not description["training"]
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(name not in frozen)

@@ -1,0 +1,99 @@
+"""What can be wrong with the data of a run: one clear line each, before anything is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import ase.data
+
+from mace.arguments.plans import HeadPlan, TrainPlan
+from mace.data import Configuration
+from mace.data.labels import ELECTRON, LABELS_BY_NAME, POTENTIAL, Label
+from mace.data.readers import LabelledFile
+from mace.exceptions import InputError
+
+NAMED_FRAMES = 5  # as many frames are named in a message; of more only the number is told
+
+
+def contributes(
+    configuration: Configuration, label: Label, empty_potential_value: float | None = None
+) -> bool:
+    """Whether a configuration has a label to learn from: it is there, and its weights are not zero."""
+    term_weight = 1.0 if label.weight is None else getattr(configuration, label.weight)
+    return configuration.weight * term_weight > 0.0 and configuration.has(label, empty_potential_value)
+
+
+def check_labels(file: LabelledFile, plan: TrainPlan, *, training: bool) -> None:
+    """Refuse a file without any label of a quantity in the loss, or with frames an electron model can't take.
+
+    A validation or test file without any Fermi level can be used: its error is not available then.
+    """
+    required = plan.loss.required_labels(stage_two=plan.stages is not None)
+    names = [name for name in required if training or name != POTENTIAL.name]
+    file.require(names, plan.data.empty_potential_value)
+    if plan.model.needs_electron:
+        file.require([ELECTRON.name])
+        _require_electrons(file, plan.model.model)
+
+
+def _require_electrons(file: LabelledFile, model: str) -> None:
+    without = [configuration for configuration in file.configurations if not configuration.has(ELECTRON)]
+    if without:
+        raise InputError(
+            f"{_frames(without)} of '{file.path}' {'has' if len(without) == 1 else 'have'} no electron "
+            "number (key "
+            f"'{file.keys[ELECTRON.name]}' in {ELECTRON.place}, {ELECTRON.flag}): {model} needs one for "
+            "every frame"
+        )
+
+
+def _frames(configurations: Sequence[Configuration]) -> str:
+    """The frames by number: "frame 3", "frames 0, 1, 2", "12 frames (0, 1, 2, 3, 4, ...)"."""
+    numbers = ", ".join(str(configuration.frame) for configuration in configurations[:NAMED_FRAMES])
+    if len(configurations) > NAMED_FRAMES:
+        return f"{len(configurations)} frames ({numbers}, ...; the first is 0)"
+    return f"frame{'s' if len(configurations) > 1 else ''} {numbers} (the first is 0)"
+
+
+def check_training_set(training: Sequence[Configuration], head: HeadPlan, plan: TrainPlan) -> None:
+    """Refuse the training set of a head that lacks what the loss compares.
+
+    The file had some, so they all have weight zero or were split off for validation.
+    """
+    for name in plan.loss.required_labels(stage_two=plan.stages is not None):
+        label = LABELS_BY_NAME[name]
+        if not any(
+            contributes(configuration, label, plan.data.empty_potential_value) for configuration in training
+        ):
+            raise InputError(
+                f"no training configuration of head {head.name} has a label of non-zero weight for {name} "
+                "(key "
+                f"'{getattr(head.keys, name)}' in '{head.train_file}'): all of them have weight zero or were "
+                "split off for validation"
+            )
+
+
+def check_elements(
+    training: Iterable[Configuration], others: Iterable[Configuration], head: HeadPlan
+) -> None:
+    """Refuse validation and test configurations with elements that the training set of their head lacks."""
+    known = {int(z) for configuration in training for z in configuration.atomic_numbers}
+    for configuration in others:
+        unknown = sorted({int(z) for z in configuration.atomic_numbers} - known)
+        if unknown:
+            names = ", ".join(f"{ase.data.chemical_symbols[z]} ({z})" for z in unknown)
+            raise InputError(
+                f"{configuration.origin} is for validation or test and holds {names}, which no training "
+                "configuration of head "
+                f"{head.name} does: add some to '{head.train_file}', or take the frame out"
+            )
+
+
+def check_sizes(num_training: int, num_processes: int) -> None:
+    """Refuse a training set that leaves a process without work."""
+    if num_training < num_processes:
+        raise InputError(
+            f"the training set has {num_training} configuration{'' if num_training == 1 else 's'}, too few "
+            f"for {num_processes} "
+            "processes: start as many processes as there are configurations at most"
+        )

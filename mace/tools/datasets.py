@@ -1,0 +1,216 @@
+"""From files to the configurations of every head: reading, splitting, checking, counting."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from mace.arguments.plans import HeadPlan, TrainPlan
+from mace.data import Configuration, random_train_valid_split, test_config_types
+from mace.data.readers import (
+    LabelledFile,
+    count_force_components,
+    count_labels,
+    describe_labels,
+    read_configurations,
+)
+from mace.exceptions import InputError
+from mace.tools.data_checks import (
+    check_elements,
+    check_labels,
+    check_sizes,
+    check_training_set,
+)
+from mace.tools.distributed import Ranks
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadData:
+    """The configurations of one head."""
+
+    plan: HeadPlan
+    train: list[Configuration]
+    valid: list[Configuration]
+    tests: dict[str, list[Configuration]]  # "<config_type>_<head>", in order of first appearance
+    isolated: Mapping[
+        int, float
+    ]  # energies of the IsolatedAtom entries of the training file, eV, by atomic number
+
+    @property
+    def name(self) -> str:
+        """Name of the head."""
+        return self.plan.name
+
+    @property
+    def elements(self) -> tuple[int, ...]:
+        """Atomic numbers of the training set, sorted; the other sets hold no more."""
+        return tuple(sorted({int(z) for configuration in self.train for z in configuration.atomic_numbers}))
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadFiles:
+    """The files of one head, read and checked."""
+
+    plan: HeadPlan
+    train: LabelledFile
+    valid: LabelledFile | None
+    test: LabelledFile | None
+
+
+def load_heads(plan: TrainPlan, ranks: Ranks) -> list[HeadData]:
+    """Read, check and split the data of all heads.
+
+    Every rank reads the files; rank 0 makes the random splits, writes their indices and tells the others.
+    The log counts the labels of each kind per file and head, masked Fermi levels too.
+
+    Raises:
+        InputError: on all ranks alike, if a file cannot be read or used, or if the ranks have read different
+        data.
+    """
+    logging.info("===========LOADING INPUT DATA===========")
+    logging.info(f"Using heads: {list(plan.data.head_names)}")
+    heads = [_load_head(head, plan, ranks) for head in plan.data.heads]
+    check_sizes(sum(len(head.train) for head in heads), ranks.world_size)
+    return heads
+
+
+def _load_head(head: HeadPlan, plan: TrainPlan, ranks: Ranks) -> HeadData:
+    logging.info(f"=============    Processing head {head.name}     ===========")
+    files = ranks.everywhere(lambda: _read_files(head, plan))
+    _require_same_data(files, ranks)
+    _log_file("Training set", files.train, plan)
+    train, valid = _train_and_valid(files, plan, ranks)
+    tests = {} if files.test is None else dict(test_config_types(files.test.configurations))
+    if files.test is not None:
+        _log_tests(files.test, tests, plan)
+    sizes = ", ".join(f"{name}: {len(test)}" for name, test in tests.items())
+    logging.info(f"Total number of configurations: train={len(train)}, valid={len(valid)}, tests=[{sizes}],")
+    check_training_set(train, head, plan)
+    _warn_without_fermi_level(valid, head, plan)
+    check_elements(train, [*valid, *(files.test.configurations if files.test else ())], head)
+    return HeadData(plan=head, train=train, valid=valid, tests=tests, isolated=files.train.atomic_energies)
+
+
+def _read_files(head: HeadPlan, plan: TrainPlan) -> HeadFiles:
+    train = _read_file(head.train_file, head, training=True)
+    valid = None if head.valid_file is None else _read_file(head.valid_file, head)
+    test = None if head.test_file is None else _read_file(head.test_file, head)
+    if not train.configurations:
+        raise InputError(
+            f"training file '{head.train_file}' holds IsolatedAtom entries only: nothing to train on"
+        )
+    check_labels(train, plan, training=True)
+    for file in (valid, test):
+        if file is not None:
+            check_labels(file, plan, training=False)
+    return HeadFiles(plan=head, train=train, valid=valid, test=test)
+
+
+def _read_file(path: str, head: HeadPlan, *, training: bool = False) -> LabelledFile:
+    """Isolated atoms are told apart in training files only."""
+    keys = dataclasses.asdict(head.keys)
+    return read_configurations(
+        path,
+        keys={name: key for name, key in keys.items() if name != "head"},
+        config_type_weights=head.config_type_weights,
+        head_name=head.name,
+        head_key=head.keys.head,
+        extract_atomic_energies=training,
+        keep_isolated_atoms=head.keep_isolated_atoms,
+    )
+
+
+def _require_same_data(files: HeadFiles, ranks: Ranks) -> None:
+    """Ranks on several machines may see different files under one name."""
+    if ranks.world_size == 1:
+        return
+    digests = ranks.gather(_digest([files.train, files.valid, files.test]))
+    for rank, digest in enumerate(digests):
+        if digest != digests[0]:
+            raise InputError(
+                f"process {rank} has read other data of head {files.plan.name} than process 0: give all of "
+                "them the same files"
+            )
+
+
+def _digest(files: Sequence[LabelledFile | None]) -> str:
+    digest = hashlib.blake2b()
+    for file in files:
+        for configuration in file.configurations if file else ():
+            for values in vars(configuration).values():
+                digest.update(values.tobytes() if isinstance(values, np.ndarray) else repr(values).encode())
+        digest.update(repr(sorted(file.atomic_energies.items()) if file else None).encode())
+    return digest.hexdigest()
+
+
+def _train_and_valid(
+    files: HeadFiles, plan: TrainPlan, ranks: Ranks
+) -> tuple[list[Configuration], list[Configuration]]:
+    """The configurations to train on and those to validate with: from two files, or split at random."""
+    configurations = files.train.configurations
+    if files.valid is not None:
+        _log_file("Validation set", files.valid, plan)
+        return configurations, files.valid.configurations
+    train, valid = ranks.from_main(lambda: _split(len(configurations), files.plan, plan))
+    held_back = [configurations[index] for index in valid]
+    logging.info(
+        f"Validaton set contains {len(held_back)} configurations [{count_labels(held_back)['energy']} "
+        "energy, "
+        f"{count_force_components(held_back)} forces]"
+    )
+    return [configurations[index] for index in train], held_back
+
+
+def _split(num_configurations: int, head: HeadPlan, plan: TrainPlan) -> tuple[list[int], list[int]]:
+    """Indices to train on and to validate with; with several heads each has its own file of indices."""
+    paths = plan.paths
+    several = len(plan.data.heads) > 1
+    try:
+        return random_train_valid_split(
+            range(num_configurations),
+            head.valid_fraction,
+            plan.seed,
+            paths.work_dir,
+            indices_file=paths.valid_indices_file(head.name if several else None),
+        )
+    except OSError as error:
+        raise InputError(
+            f"the indices of the validation set cannot be written to '{error.filename}': {error.strerror}"
+        ) from None
+
+
+def _warn_without_fermi_level(valid: Sequence[Configuration], head: HeadPlan, plan: TrainPlan) -> None:
+    known = count_labels(valid, plan.data.empty_potential_value)["potential"]
+    if plan.model.has_potential and not known:
+        logging.warning(
+            f"No validation configuration of head {head.name} has a Fermi level: its error is not available"
+        )
+
+
+def _log_file(what: str, file: LabelledFile, plan: TrainPlan) -> None:
+    logging.info(f"{what} [{_counts(file.configurations)}] loaded from '{file.path}'")
+    _log_labels(file, plan)
+
+
+def _log_tests(file: LabelledFile, tests: Mapping[str, list[Configuration]], plan: TrainPlan) -> None:
+    logging.info(f"Test set ({len(file.configurations)} configs) loaded from '{file.path}':")
+    for name, configurations in tests.items():
+        logging.info(f"{name}: {_counts(configurations)}")
+    _log_labels(file, plan)
+
+
+def _log_labels(file: LabelledFile, plan: TrainPlan) -> None:
+    found = describe_labels(file.configurations, plan.data.empty_potential_value)
+    logging.info(f"Labels in '{file.path}' for head {file.configurations[0].head}: {found}")
+
+
+def _counts(configurations: Sequence[Configuration]) -> str:
+    energies = count_labels(configurations)["energy"]
+    return (
+        f"{len(configurations)} configs, {energies} energy, {count_force_components(configurations)} forces"
+    )

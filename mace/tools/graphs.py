@@ -1,0 +1,118 @@
+"""From configurations to graphs: each graph is built once and shared by the statistics and every loader."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from mace.arguments.plans import TrainPlan
+from mace.data import AtomicData, Configuration
+from mace.tools.datasets import HeadData
+from mace.tools.distributed import Ranks
+from mace.tools.torch_tools import dtype_dict
+from mace.tools.utils import AtomicNumberTable, get_atomic_number_table_from_zs
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphRecipe:
+    """What a graph depends on beside its configuration."""
+
+    z_table: AtomicNumberTable
+    r_max: float  # Angstrom
+    heads: tuple[str, ...]
+    empty_potential_value: float  # V; a Fermi level of this value means: no label
+    dtype: str  # "float32" or "float64"
+
+
+class GraphSet(torch.utils.data.Dataset):
+    """The graphs of some configurations, each built at its first use and kept.
+
+    A rank therefore holds the graphs it has met, not those of the others.
+    """
+
+    def __init__(self, configurations: Sequence[Configuration], recipe: GraphRecipe) -> None:
+        self._configurations = tuple(configurations)
+        self._recipe = recipe
+        self._graphs: list[AtomicData | None] = [None] * len(self._configurations)
+
+    def __len__(self) -> int:
+        return len(self._configurations)
+
+    def __getitem__(self, index: int) -> AtomicData:
+        graph = self._graphs[index]
+        if graph is None:
+            graph = self._graphs[index] = self._build(self._configurations[index])
+        return graph
+
+    def _build(self, configuration: Configuration) -> AtomicData:
+        recipe = self._recipe
+        return AtomicData.from_config(
+            configuration,
+            z_table=recipe.z_table,
+            cutoff=recipe.r_max,
+            heads=recipe.heads,
+            empty_potential_value=recipe.empty_potential_value,
+            dtype=dtype_dict[recipe.dtype],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunGraphs:
+    """All graphs of a run.
+
+    ``train`` and ``valid`` are in the order of the heads; ``tests`` has one set per group
+    ``<config_type>_<head>``.
+    """
+
+    z_table: AtomicNumberTable
+    heads: tuple[str, ...]
+    train: dict[str, GraphSet]
+    valid: dict[str, GraphSet]
+    tests: dict[str, GraphSet]
+
+
+def element_table(heads: Sequence[HeadData]) -> AtomicNumberTable:
+    """The elements of the model: those of the training sets, and those that ``--atomic_numbers`` adds."""
+    elements: set[int] = set()
+    for head in heads:
+        elements.update(head.elements, head.plan.atomic_numbers or ())
+    return get_atomic_number_table_from_zs(elements)
+
+
+def share(count: int, ranks: Ranks) -> range:
+    """The indices below ``count`` that belong to this rank: every index to exactly one rank."""
+    return range(ranks.rank, count, ranks.world_size)
+
+
+def build_graphs(heads: Sequence[HeadData], plan: TrainPlan, ranks: Ranks) -> RunGraphs:
+    """Make the graph sets of all heads and build this rank's share of each.
+
+    Raises:
+        InputError: on every rank, if any rank cannot build a graph (a periodic cell without volume, for
+        example).
+    """
+    recipe = GraphRecipe(
+        z_table=element_table(heads),
+        r_max=plan.data.r_max,
+        heads=plan.data.head_names,
+        empty_potential_value=plan.data.empty_potential_value,
+        dtype=plan.default_dtype,
+    )
+    graphs = RunGraphs(
+        z_table=recipe.z_table,
+        heads=recipe.heads,
+        train={head.name: GraphSet(head.train, recipe) for head in heads},
+        valid={head.name: GraphSet(head.valid, recipe) for head in heads},
+        tests={name: GraphSet(test, recipe) for head in heads for name, test in head.tests.items()},
+    )
+    ranks.everywhere(lambda: _build_share(graphs, ranks))
+    return graphs
+
+
+def _build_share(graphs: RunGraphs, ranks: Ranks) -> None:
+    for sets in (graphs.train, graphs.valid, graphs.tests):
+        for graph_set in sets.values():
+            for index in share(len(graph_set), ranks):
+                graph_set[index]

@@ -1,0 +1,86 @@
+"""From the plan and the statistics to a model."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from mace.arguments.plans import ModelPlan
+from mace.modules import ScaleShiftMACE
+from mace.tools.statistics import Statistics
+from mace.tools.torch_tools import default_dtype
+
+
+def model_class_and_config(plan: ModelPlan, statistics: Statistics) -> tuple[type[nn.Module], dict[str, Any]]:
+    """The class behind a model name and the keywords of its constructor, all of them plain JSON values.
+
+    All names of the command line are one class: ``MACE`` has no shift, ``ScaleShiftMACE`` shifts by the mean
+    interaction energy per atom, ``FermiMACE`` has the electron number as input and the Fermi level as output.
+    """
+    config = _architecture(plan, statistics)
+    shift = statistics.mean if plan.model == "ScaleShiftMACE" else np.zeros_like(statistics.mean)
+    config.update(atomic_inter_scale=statistics.std.tolist(), atomic_inter_shift=shift.tolist())
+    if plan.needs_electron:
+        config.update(electron_input=True, mean_electron=statistics.mean_electron)
+    if plan.has_potential:
+        config.update(potential_output=True, mean_potential=statistics.mean_potential)
+    return ScaleShiftMACE, config
+
+
+def build_model(cls: type[nn.Module], config: dict[str, Any], dtype: torch.dtype | str) -> nn.Module:
+    """Build a model whose floating-point tensors are of ``dtype``; torch's default dtype is restored."""
+    with default_dtype(dtype):
+        return cls(**config)
+
+
+def _architecture(plan: ModelPlan, statistics: Statistics) -> dict[str, Any]:
+    """The arguments that every model of the MACE family takes."""
+    return {
+        "r_max": plan.r_max,
+        "num_bessel": plan.num_radial_basis,
+        "num_polynomial_cutoff": plan.num_cutoff_basis,
+        "max_ell": plan.max_ell,
+        "interaction_cls": plan.interaction,
+        "interaction_cls_first": plan.interaction_first,
+        "num_interactions": plan.num_interactions,
+        "num_elements": len(statistics.z_table),
+        "hidden_irreps": plan.hidden_irreps,
+        "MLP_irreps": plan.MLP_irreps,
+        "atomic_energies": statistics.atomic_energies.tolist(),
+        "avg_num_neighbors": statistics.avg_num_neighbors,
+        "atomic_numbers": list(statistics.z_table.zs),
+        "correlation": plan.correlation,
+        "gate": plan.gate,
+        "pair_repulsion": plan.pair_repulsion,
+        "distance_transform": plan.distance_transform,
+        "radial_MLP": list(plan.radial_MLP),
+        "radial_type": plan.radial_type,
+        "heads": list(statistics.heads),
+    }
+
+
+def log_model(plan: ModelPlan) -> None:
+    """Say in the log what is built."""
+    logging.info("===========MODEL DETAILS===========")
+    if plan.scaling == "no_scaling":
+        logging.info("No scaling selected")
+    logging.info("Building model")
+    logging.info(
+        f"Message passing with {plan.num_channels} channels and max_L={plan.max_L} ({plan.hidden_irreps})"
+    )
+    logging.info(
+        f"{plan.num_interactions} layers, each with correlation order: {plan.correlation} (body order: "
+        f"{plan.correlation + 1}) and "
+        f"spherical harmonics up to: l={plan.max_ell}"
+    )
+    logging.info(f"{plan.num_radial_basis} radial and {plan.num_cutoff_basis} basis functions")
+    logging.info(
+        f"Radial cutoff: {plan.r_max} A (total receptive field for each atom: "
+        f"{plan.r_max * plan.num_interactions} A)"
+    )
+    logging.info(f"Distance transform for radial basis functions: {plan.distance_transform}")
+    logging.info(f"Hidden irreps: {plan.hidden_irreps}")

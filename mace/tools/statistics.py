@@ -1,0 +1,193 @@
+"""From the training data to the numbers a model is built from: elements, E0s, neighbours, scale, means."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from mace.arguments.plans import DataPlan, TrainPlan
+from mace.data import Configuration
+from mace.data.labels import ENERGY, FORCES, POTENTIAL
+from mace.exceptions import InputError
+from mace.tools.data_checks import contributes
+from mace.tools.datasets import HeadData
+from mace.tools.distributed import Ranks
+from mace.tools.graphs import RunGraphs, share
+from mace.tools.reference_energies import energies_array, reference_energies
+from mace.tools.utils import AtomicNumberTable
+
+
+@dataclass(frozen=True, kw_only=True)
+class Statistics:
+    """What the training data say about the model. The same on every rank."""
+
+    z_table: AtomicNumberTable
+    heads: tuple[str, ...]
+    atomic_energies: np.ndarray  # [n_heads, n_elements], eV
+    avg_num_neighbors: float  # edges per atom
+    mean: np.ndarray  # [n_heads], interaction energy per atom, eV; 0 without scaling
+    std: np.ndarray  # [n_heads], scale of the output; 1 without scaling
+    mean_electron: float | None  # electrons; None for a model without this input
+    mean_potential: float | None  # V; None for a model without this output
+
+
+def measure(heads: Sequence[HeadData], graphs: RunGraphs, plan: TrainPlan, ranks: Ranks) -> Statistics:
+    """Measure the training data of all heads: every configuration counts, whatever the batch size.
+
+    Labels of weight zero are missing ones and do not enter. Neighbours are counted on this rank's share of
+    the graphs and summed over the ranks; everything else is computed by each rank from all configurations.
+    In the end rank 0 gives its numbers to the others, so that they are the same to the last bit.
+
+    Raises:
+        InputError: on every rank, if a number cannot be had from these data.
+    """
+    logging.info(f"Atomic Numbers used: {graphs.z_table.zs}")
+    energies = [_energies_of(head, graphs.z_table) for head in heads]
+    avg_num_neighbors = _average_num_neighbors(graphs, plan.data, ranks)
+    scaling = plan.model.scaling
+    means = [_mean(head, by_element, scaling) for head, by_element in zip(heads, energies, strict=True)]
+    scales = [_scale(head, by_element, scaling) for head, by_element in zip(heads, energies, strict=True)]
+    training = [configuration for head in heads for configuration in head.train]
+    return ranks.broadcast(
+        Statistics(
+            z_table=graphs.z_table,
+            heads=graphs.heads,
+            atomic_energies=energies_array(energies, graphs.z_table),
+            avg_num_neighbors=avg_num_neighbors,
+            mean=np.array(means),
+            std=np.array(scales),
+            mean_electron=_mean_electron(training) if plan.model.needs_electron else None,
+            mean_potential=_mean_potential(training, plan) if plan.model.has_potential else None,
+        )
+    )
+
+
+def _energies_of(head: HeadData, z_table: AtomicNumberTable) -> dict[int, float]:
+    """E0s of a head for those elements of the model it has."""
+    energies = {z: energy for z, energy in reference_energies(head).items() if z in z_table.zs}
+    logging.info(f"Atomic Energies used (z: eV) for head {head.name}: {energies}")
+    return energies
+
+
+def _average_num_neighbors(graphs: RunGraphs, plan: DataPlan, ranks: Ranks) -> float:
+    """Edges per atom over all training graphs; atoms without neighbours count.
+
+    If any head has the measurement switched off, it is the largest value that such a head gives.
+    """
+    given = [head.avg_num_neighbors for head in plan.heads if not head.compute_avg_num_neighbors]
+    if given:
+        average = float(max(given))
+    else:
+        logging.info("Computing average number of neighbors")
+        counts = torch.zeros(2, dtype=torch.int64)
+        for graph_set in graphs.train.values():
+            for index in share(len(graph_set), ranks):
+                graph = graph_set[index]
+                counts += torch.tensor([graph.edge_index.shape[1], graph.positions.shape[0]])
+        edges, atoms = ranks.sum(counts).tolist()
+        average = edges / atoms
+    if average <= 0.0:
+        raise InputError(
+            f"the average number of neighbors is {average:g} with --r_max={plan.r_max:g} (Angstrom): "
+            "messages are divided by it; check "
+            "the unit of the positions, or increase --r_max"
+        )
+    if not 2 <= average <= 100:
+        logging.warning(f"Unusual average number of neighbors: {average:.1f}")
+    logging.info(f"Average number of neighbors: {average}")
+    return average
+
+
+def _mean(head: HeadData, energies: Mapping[int, float], scaling: str) -> float:
+    """Mean over configurations of (E - sum of E0) / n_atoms, eV: the given one if any, 0 without scaling."""
+    if head.plan.mean is not None:
+        return head.plan.mean
+    if scaling == "no_scaling":
+        return 0.0
+    per_atom = _interaction_energies(head.train, energies)
+    if not per_atom.size:
+        logging.warning(
+            f"No energies to measure the mean energy per atom of head {head.name}: it is set to 0"
+        )
+        return 0.0
+    return float(per_atom.mean())
+
+
+def _scale(head: HeadData, energies: Mapping[int, float], scaling: str) -> float:
+    """Scale of the output: the given one if there is one, else measured as ``scaling`` says.
+
+    ``rms_forces_scaling``: root mean square of the force components, eV/Angstrom. ``std_scaling``: standard
+    deviation over configurations of (E - sum of E0) / n_atoms, eV. ``no_scaling``: 1.
+    """
+    if head.plan.std is not None:
+        return head.plan.std
+    if scaling == "no_scaling":
+        return 1.0
+    if scaling == "std_scaling":
+        scale = _standard_deviation(_interaction_energies(head.train, energies), head.name)
+    else:
+        scale = _rms_forces(head)
+    if scale == 0.0:
+        logging.warning("Standard deviation of the scaling is zero, Changing to no scaling")
+        return 1.0
+    return scale
+
+
+def _interaction_energies(
+    configurations: Sequence[Configuration], energies: Mapping[int, float]
+) -> np.ndarray:
+    """(E - sum of E0) / n_atoms of every configuration that has an energy, [n], eV."""
+    return np.array(
+        [
+            (configuration.energy - sum(energies[int(z)] for z in configuration.atomic_numbers))
+            / len(configuration.atomic_numbers)
+            for configuration in configurations
+            if contributes(configuration, ENERGY)
+        ]
+    )
+
+
+def _standard_deviation(values: np.ndarray, head: str) -> float:
+    if not values.size:
+        raise InputError(
+            f"--scaling=std_scaling needs energies, but no training configuration of head {head} has one: "
+            "use --scaling=no_scaling"
+        )
+    return float(np.sqrt(np.square(values - values.mean()).sum() / (max(values.size - 1, 1) + 1e-6)))
+
+
+def _rms_forces(head: HeadData) -> float:
+    forces = [configuration.forces for configuration in head.train if contributes(configuration, FORCES)]
+    if not forces:
+        raise InputError(
+            f"--scaling=rms_forces_scaling needs forces, but no training configuration of head {head.name} "
+            "has any: use "
+            "--scaling=std_scaling"
+        )
+    return float(np.sqrt(np.square(np.concatenate(forces)).mean()))
+
+
+def _mean_electron(configurations: Sequence[Configuration]) -> float:
+    """Mean number of electrons: the model sees the deviation from it."""
+    return float(np.mean([configuration.electron for configuration in configurations]))
+
+
+def _mean_potential(configurations: Sequence[Configuration], plan: TrainPlan) -> float:
+    """Mean Fermi level, V, of the configurations that have one: where the readout of the model starts."""
+    levels = [
+        configuration.potential
+        for configuration in configurations
+        if contributes(configuration, POTENTIAL, plan.data.empty_potential_value)
+    ]
+    if not levels:
+        keys = sorted({head.keys.potential for head in plan.data.heads})
+        raise InputError(
+            f"--model={plan.model.model} gives the Fermi level, but no training configuration has one (key "
+            f"{', '.join(keys)}): check "
+            "--potential_key, or choose a model without Fermi level"
+        )
+    return float(np.mean(levels))

@@ -107,6 +107,22 @@ class Ranks:
             raise InputError(complaint)
         return value  # type: ignore[return-value]
 
+    def everywhere(self, action: Callable[[], T]) -> T:
+        """Let every process run ``action`` and give each its own value.
+
+        An :class:`InputError` of any process is raised on every process alike (that of the lowest rank); other exceptions pass on the
+        process that met them.
+        """
+        value, complaint = None, None
+        try:
+            value = action()
+        except InputError as error:
+            complaint = str(error)
+        for said in self.gather(complaint):
+            if said is not None:
+                raise InputError(said)
+        return value  # type: ignore[return-value]
+
     def wrap(self, model: nn.Module, find_unused_parameters: bool = False) -> nn.Module:
         """The model with gradients averaged over the processes, or the model itself without a process group.
 

@@ -29,9 +29,11 @@ from mace.modules._interaction import InteractionBlock
 from mace.modules._state import StateAdapter, drop_unused
 from mace.modules._trunk import Evaluation, Graph, Trunk, mean_of_atoms
 from mace.modules.blocks import ScaleShiftBlock
+from mace.tools.rebuild import records_config
 from mace.tools.scatter import scatter_sum
 
 
+@records_config
 @compile_mode("script")
 class MACE(Trunk):
     """Equivariant message passing with many-body messages (Batatia et al., arXiv:2206.07697).
@@ -202,6 +204,7 @@ class MACE(Trunk):
         return evaluation.output
 
 
+@records_config
 @compile_mode("script")
 class ScaleShiftMACE(MACE):
     """`MACE` whose interaction energy is scaled and shifted; with electron numbers it becomes a constant-potential model.

@@ -6,10 +6,10 @@
 
     d["config"]       dict   class name, every constructor argument, seed, versions, notes
     d["state_dict"]   dict   parameter/buffer name -> numpy array
-    d["structures"]   list of dicts: label, numbers, positions, cell, pbc, head [, electron, charges], n_edges,
-                      graph_cell, out (dict of outputs of a batch of one), labels (dict of labels and weights)
+    d["structures"]   list of dicts: label, numbers, positions, cell, pbc, head [, electron, charges],
+                      n_edges, graph_cell, out (outputs of a batch of one), labels (labels and weights)
     d["batch"]        dict   outputs of all structures collated into one batch, in order
-    d["loss"]         dict   loss class -> value for that batch (with potential_flag if the model has a potential)
+    d["loss"]         dict   loss class -> value for that batch (with potential_flag if there is a potential)
     d["loss_noflag"]  dict   the same without potential_flag (Fermi losses only)
     d["grad"]         dict   parameter name -> (2-norm, dot with cos(0, 1, 2, ...)) of the derivative of
                              config["grad_loss"] by the parameter
@@ -57,7 +57,8 @@ def load(name, folder=HERE):
 def neighbours(folder=HERE):
     """Neighbour lists, sorted by i, j, S.
 
-    List of dicts: label, positions, numbers, cell, pbc, cutoff, graph_cell, edge_index [2, E], unit_shifts [E, 3].
+    List of dicts: label, positions, numbers, cell, pbc, cutoff, graph_cell, edge_index [2, E],
+    unit_shifts [E, 3].
     """
     with np.load(Path(folder) / f"{NEIGHBOURS}.npz", allow_pickle=False) as archive:
         result = [dict(label=label) for label in json.loads(str(archive["labels"]))]
@@ -88,6 +89,6 @@ def all_finite(data):
 if __name__ == "__main__":
     for case in cases():
         data = load(case)
-        sizes = f"{len(data['state_dict'])} tensors, {len(data['structures'])} structures, {len(data['loss'])} losses"
+        sizes = ", ".join(f"{len(data[key])} {key}" for key in ("state_dict", "structures", "loss"))
         print(f"{case:32s} {data['config']['class']:18s} {sizes}, finite: {all_finite(data)}")
     print(f"{len(cases())} cases, {len(neighbours())} neighbour lists")

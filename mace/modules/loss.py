@@ -1,12 +1,14 @@
 """Loss terms and the losses that are weighted sums of them.
 
-A term compares a batch of labels ``ref`` (attributes as in ``AtomicData``: G graphs, N atoms) with a dictionary of predictions ``pred`` and
-is a scalar in the dtype of the prediction. Below, per graph: w = weight, w_E, w_F, w_S, w_V, w_P = energy_weight, forces_weight,
-stress_weight, virials_weight, potential_weight, n = number of atoms, and d = label - prediction. Every mean runs over all listed elements;
-it is not divided by the sum of the weights. Units are those of the labels: eV, eV/Angstrom, eV/Angstrom^3, V, Debye.
+A term compares a batch of labels ``ref`` (attributes as in ``AtomicData``: G graphs, N atoms) with a
+dictionary of predictions ``pred`` and is a scalar in the dtype of the prediction. Below, per graph: w =
+weight, w_E, w_F, w_S, w_V, w_P = energy_weight, forces_weight, stress_weight, virials_weight,
+potential_weight, n = number of atoms, and d = label - prediction. Every mean runs over all listed elements;
+it is not divided by the sum of the weights. Units are those of the labels: eV, eV/Angstrom, eV/Angstrom^3, V,
+Debye.
 
-Fermi levels ("potential") are averaged over the labelled graphs only, those with ``potential_flag`` = 1 (all of them if the batch has no
-flag). Without any the term is exactly 0 and still differentiable.
+Fermi levels ("potential") are averaged over the labelled graphs only, those with ``potential_flag`` = 1 (all
+of them if the batch has no flag). Without any the term is exactly 0 and still differentiable.
 """
 
 from __future__ import annotations
@@ -42,18 +44,18 @@ def _difference(ref: Any, pred: Predictions, name: str) -> Tensor:
 
 
 def _num_atoms(ref: Any, like: Tensor) -> Tensor:
-    """[G]"""
+    """Atoms per graph, [G]."""
     return (ref.ptr[1:] - ref.ptr[:-1]).to(like.dtype)
 
 
 def _weights(ref: Any, name: str, values: Tensor) -> Tensor:
-    """w * w_name of every graph, shaped to multiply values [G, ...]."""
+    """Weights w * w_name of every graph, shaped to multiply values [G, ...]."""
     weights = _labels(ref, "weight", values) * _labels(ref, f"{name}_weight", values)
     return weights.view(-1, *[1] * (values.dim() - 1))
 
 
 def _weights_of_atoms(ref: Any, name: str, values: Tensor) -> Tensor:
-    """w * w_name of the graph of every atom, shaped to multiply values [N, ...]."""
+    """Weights w * w_name of the graph of every atom, shaped to multiply values [N, ...]."""
     return _weights(ref, name, values)[ref.batch]
 
 
@@ -145,17 +147,20 @@ def evidential_regression_loss(
     reg_weight: float = 1.0,
     epsilon: float = 1e-6,
 ) -> Tensor:
-    """Negative log likelihood of a target under a normal-inverse-gamma distribution, plus a penalty on confident errors.
+    """Likelihood loss of a normal-inverse-gamma distribution, plus a penalty on confident errors.
 
     With a = alpha + 1, Omega = 2 beta (1 + nu) and d = target - gamma, elementwise:
 
-        ln(pi / nu) / 2 - a ln Omega + (a + 1/2) ln(nu d^2 + Omega) + lnGamma(a) - lnGamma(a + 1/2) + reg_weight |d| (2 nu + a)
+        ln(pi / nu) / 2 - a ln Omega + (a + 1/2) ln(nu d^2 + Omega) + lnGamma(a) - lnGamma(a + 1/2) +
+        reg_weight |d| (2 nu + a)
 
     Reference: A. Amini et al., "Deep Evidential Regression", NeurIPS 2020, equations 8-10.
 
     Args:
         gamma: predicted value.
-        nu, alpha, beta: predicted evidence; nu and beta are kept above ``epsilon`` and a above 1 + ``epsilon``.
+        nu: predicted evidence for the mean, at least ``epsilon``.
+        alpha: predicted evidence for the variance; a is at least 1 + ``epsilon``.
+        beta: predicted scale of the variance, at least ``epsilon``.
         target: label.
         reg_weight: weight of the penalty.
         epsilon: see above.
@@ -178,16 +183,22 @@ def _evidence(pred: Predictions, name: str) -> tuple[Tensor, Tensor, Tensor]:
     return _predicted(pred, f"{name}_nu"), _predicted(pred, f"{name}_alpha"), _predicted(pred, f"{name}_beta")
 
 
-def weighted_evidential_loss_energy(ref: Any, pred: Predictions, reg_weight: float = 1.0, epsilon: float = 1e-6) -> Tensor:
+def weighted_evidential_loss_energy(
+    ref: Any, pred: Predictions, reg_weight: float = 1.0, epsilon: float = 1e-6
+) -> Tensor:
     """mean_g w w_E of the evidential loss of E/n, with beta/n^2."""
     energy, n = _predicted(pred, "energy"), _num_atoms(ref, _predicted(pred, "energy"))
     nu, alpha, beta = _evidence(pred, "energy")
     label = _labels(ref, "energy", energy)
-    values = evidential_regression_loss(energy / n, nu, alpha, beta / n.square(), label / n, reg_weight, epsilon)
+    values = evidential_regression_loss(
+        energy / n, nu, alpha, beta / n.square(), label / n, reg_weight, epsilon
+    )
     return (_weights(ref, "energy", energy) * values).mean()
 
 
-def weighted_evidential_loss_potential(ref: Any, pred: Predictions, reg_weight: float = 1.0, epsilon: float = 1e-6) -> Tensor:
+def weighted_evidential_loss_potential(
+    ref: Any, pred: Predictions, reg_weight: float = 1.0, epsilon: float = 1e-6
+) -> Tensor:
     """Mean over labelled graphs of w w_P times the evidential loss."""
     potential = _predicted(pred, "potential")
     label = _labels(ref, "potential", potential)
@@ -205,7 +216,7 @@ def _huber(error: Tensor, delta: float | Tensor) -> Tensor:
 
 
 def _softening(ref_forces: Tensor) -> Tensor:
-    """1, 0.7, 0.4, 0.1 for atoms [N, 1] with a reference force below 100, 200, 300 and from 300 eV/Angstrom on."""
+    """Factors 1, 0.7, 0.4, 0.1 from reference forces of 0, 100, 200, 300 eV/Angstrom on, [N, 1]."""
     size = ref_forces.norm(dim=-1, keepdim=True)
     return 1.0 - 0.3 * sum((size >= limit).to(size.dtype) for limit in (100.0, 200.0, 300.0))
 
@@ -241,7 +252,7 @@ def weighted_huber(ref: Any, pred: Predictions, name: str, huber_delta: float) -
 
 
 def universal_huber(ref: Any, pred: Predictions, name: str, huber_delta: float) -> Tensor:
-    """Mean of w Huber(w_name d), softened for large values of w_F times the reference force; d/n for the energy."""
+    """Mean of w Huber(w_name d), softer where w_F times the reference force is large; d/n for the energy."""
     w, w_name, error = _huber_terms(ref, pred, name)
     softening = _softening(w_name * _labels(ref, "forces", error)) if name == "forces" else 1.0
     return (w * _huber(w_name * error, huber_delta * softening)).mean()
@@ -254,7 +265,8 @@ class WeightedSum(torch.nn.Module):
     """Sum of weight * term.
 
     Args:
-        terms: for each name, the weight and the function of its term. The weight becomes the buffer ``<name>_weight``.
+        terms: for each name, the weight and the function of its term. The weight becomes the buffer
+            ``<name>_weight``.
     """
 
     separator = ", "  # between the weights in the text of the loss
@@ -295,7 +307,9 @@ class WeightedForcesLoss(WeightedSum):
 class WeightedEnergyForcesStressLoss(WeightedSum):
     """Squared errors of energy per atom, forces and stress."""
 
-    def __init__(self, energy_weight: float = 1.0, forces_weight: float = 1.0, stress_weight: float = 1.0) -> None:
+    def __init__(
+        self, energy_weight: float = 1.0, forces_weight: float = 1.0, stress_weight: float = 1.0
+    ) -> None:
         super().__init__(
             energy=(energy_weight, weighted_mean_squared_error_energy),
             forces=(forces_weight, mean_squared_error_forces),
@@ -306,7 +320,9 @@ class WeightedEnergyForcesStressLoss(WeightedSum):
 class WeightedEnergyForcesVirialsLoss(WeightedSum):
     """Squared errors of energy per atom, forces and virials per atom."""
 
-    def __init__(self, energy_weight: float = 1.0, forces_weight: float = 1.0, virials_weight: float = 1.0) -> None:
+    def __init__(
+        self, energy_weight: float = 1.0, forces_weight: float = 1.0, virials_weight: float = 1.0
+    ) -> None:
         super().__init__(
             energy=(energy_weight, weighted_mean_squared_error_energy),
             forces=(forces_weight, mean_squared_error_forces),
@@ -329,7 +345,10 @@ class _HuberSum(WeightedSum):
         weights = {"energy": energy_weight, "forces": forces_weight, "stress": stress_weight}
         term = type(self).term
         super().__init__(
-            **{name: (weight, partial(term, name=name, huber_delta=huber_delta)) for name, weight in weights.items()}
+            **{
+                name: (weight, partial(term, name=name, huber_delta=huber_delta))
+                for name, weight in weights.items()
+            }
         )
         self.huber_delta = huber_delta
 
@@ -361,7 +380,9 @@ class DipoleSingleLoss(WeightedSum):
 class WeightedEnergyForcesDipoleLoss(WeightedSum):
     """Squared errors of energy per atom and forces, and 100 times that of the dipole per atom."""
 
-    def __init__(self, energy_weight: float = 1.0, forces_weight: float = 1.0, dipole_weight: float = 1.0) -> None:
+    def __init__(
+        self, energy_weight: float = 1.0, forces_weight: float = 1.0, dipole_weight: float = 1.0
+    ) -> None:
         super().__init__(
             energy=(energy_weight, weighted_mean_squared_error_energy),
             forces=(forces_weight, mean_squared_error_forces),
@@ -394,7 +415,9 @@ class _FermiSum(WeightedSum):
 class FermiWeightedEnergyForcesLoss(_FermiSum):
     """Squared errors of energy per atom, forces and Fermi level."""
 
-    def __init__(self, energy_weight: float = 1.0, forces_weight: float = 1.0, potential_weight: float = 1.0) -> None:
+    def __init__(
+        self, energy_weight: float = 1.0, forces_weight: float = 1.0, potential_weight: float = 1.0
+    ) -> None:
         super().__init__(
             weighted_mean_squared_error_energy,
             weighted_mean_squared_error_potential,
@@ -407,7 +430,9 @@ class FermiWeightedEnergyForcesLoss(_FermiSum):
 class FermiWeightedEnergyForcesLossUncertainty(_FermiSum):
     """Gaussian negative log likelihoods of energy per atom and Fermi level, squared errors of forces."""
 
-    def __init__(self, energy_weight: float = 1.0, forces_weight: float = 1.0, potential_weight: float = 1.0) -> None:
+    def __init__(
+        self, energy_weight: float = 1.0, forces_weight: float = 1.0, potential_weight: float = 1.0
+    ) -> None:
         super().__init__(
             weighted_nll_energy, weighted_nll_potential, energy_weight, forces_weight, potential_weight
         )

@@ -1,16 +1,18 @@
-"""Symmetric contraction: products of a node's features with themselves, coupled to equivariant outputs, with weights per element.
+"""Symmetric contraction: products of a node's features, coupled to equivariant outputs by weights per element.
 
-Reference: I. Batatia et al., "MACE: Higher Order Equivariant Message Passing Neural Networks for Fast and Accurate Force Fields",
-NeurIPS 2022, equations 10-11.
+Reference: I. Batatia et al., "MACE: Higher Order Equivariant Message Passing Neural Networks for Fast and
+Accurate Force Fields", NeurIPS 2022, equations 10-11.
 
-What is computed, for node n of element z, channel c, output component m and correlation nu, with x [D] the features of one channel:
+What is computed, for node n of element z, channel c, output component m and correlation nu, with x [D] the
+features of one channel:
 
     out[n, c, m] = sum_{q = 1..nu} sum_k W_q[z, k, c] sum_{i1..iq} U_q[m, i1, ..., iq, k] x[i1] ... x[iq]
 
-It is a polynomial of degree nu in x. Its monomials are split into a "row" factor and a "column" factor (three factors: one and two), so that
-the polynomial is a bilinear form between a few products of features, whose coefficients depend on the element and channel only. Nodes are
-sorted by element and one batched matrix product per element evaluates the form: no tensor is larger than nodes x channels x columns.
-Monomials of the wrong parity never occur, and columns of odd parity are avoided where a monomial can be split otherwise.
+It is a polynomial of degree nu in x. Its monomials are split into a "row" factor and a "column" factor (three
+factors: one and two), so that the polynomial is a bilinear form between a few products of features, whose
+coefficients depend on the element and channel only. Nodes are sorted by element and one batched matrix
+product per element evaluates the form: no tensor is larger than nodes x channels x columns. Monomials of the
+wrong parity never occur, and columns of odd parity are avoided where a monomial can be split otherwise.
 """
 
 from __future__ import annotations
@@ -36,9 +38,10 @@ def _parities(irreps: o3.Irreps) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def _columns(irreps: o3.Irreps, correlation: int) -> list[tuple[int, ...]]:
-    """The column factors as sorted tuples of indices into (1, features): the larger half of ``correlation`` factors.
+    """The larger half of ``correlation`` factors, as sorted tuples of indices into (1, features).
 
-    Of any three factors (1 is even) two have the same parity, so that pairs of even parity suffice when columns are pairs.
+    Of any three factors (1 is even) two have the same parity, so that pairs of even parity suffice when
+    columns are pairs.
     """
     size = correlation - correlation // 2
     parity = _parities(irreps)
@@ -49,7 +52,7 @@ def _columns(irreps: o3.Irreps, correlation: int) -> list[tuple[int, ...]]:
 def _split(
     monomial: tuple[int, ...], rows: int, columns: dict[tuple[int, ...], int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The first way to take a row of ``rows`` factors out of a monomial such that the rest is one of the columns."""
+    """The first way to take a row of ``rows`` factors out of a monomial such that the rest is a column."""
     for row in itertools.combinations(range(len(monomial)), rows):
         column = tuple(factor for place, factor in enumerate(monomial) if place not in row)
         if column in columns:
@@ -61,7 +64,7 @@ def _split(
 def _layout(
     irreps: o3.Irreps, parity: int, correlation: int
 ) -> tuple[list[tuple[int, ...]], list[tuple[np.ndarray, np.ndarray]]]:
-    """Rows of an output parity, and for orders 1 .. correlation which entries of U (flattened over features) go where.
+    """Where the entries of U go, for outputs of one parity; U is flattened over its features.
 
     Returns:
         rows: sorted tuples of indices into (1, features);
@@ -87,7 +90,7 @@ def _layout(
 
 
 def _sort_by_element(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Order of the nodes by element [N], nodes per element [Z], and (1, features) of the nodes in that order [1 + D, C, N]."""
+    """Order of the nodes by element [N], nodes per element [Z], (1, features) in that order [1 + D, C, N]."""
     element = y.argmax(dim=1)
     order = torch.argsort(element)
     features = x.index_select(0, order).permute(2, 1, 0)
@@ -115,7 +118,8 @@ class Contraction(torch.nn.Module):
         num_elements: Z.
         weights: parameters [Z, K_q, C] for q = nu-1 .. 1 and then q = nu, when ``internal_weights`` is False.
 
-    State: ``weights_max`` [Z, K_nu, C], ``weights.{i}`` [Z, K_q, C] for q = nu-1 .. 1, buffers ``U_matrix_{q}`` [(2l+1), D, ..., D, K_q].
+    State: ``weights_max`` [Z, K_nu, C], ``weights.{i}`` [Z, K_q, C] for q = nu-1 .. 1, buffers
+        ``U_matrix_{q}`` [(2l+1), D, ..., D, K_q].
     The stored U matrices fix what the weights mean; loading a state dict takes them over.
 
     Raises:
@@ -144,8 +148,8 @@ class Contraction(torch.nn.Module):
         sizes = [self.U_tensors(order).shape[-1] for order in range(correlation, 0, -1)]
         if not any(sizes):
             raise InputError(
-                f"no product of up to {correlation} features {self.coupling_irreps} has the symmetry of the hidden irrep "
-                f"{self.irrep_out}: raise max_ell or drop it from hidden_irreps"
+                f"no product of up to {correlation} features {self.coupling_irreps} has the symmetry of the "
+                f"hidden irrep {self.irrep_out}: raise max_ell or drop it from hidden_irreps"
             )
         if internal_weights:
             drawn = [
@@ -171,7 +175,7 @@ class Contraction(torch.nn.Module):
         return dict(self.named_buffers())[f"U_matrix_{nu}"]
 
     def _bilinear_form(self) -> torch.Tensor:
-        """All U matrices as bilinear forms between rows and columns, [K_nu + ... + K_1, (2l+1) * rows * columns]."""
+        """All U matrices as forms between rows and columns, [K_nu + ... + K_1, (2l+1) * rows * columns]."""
         _, moves = _layout(self.coupling_irreps, (1 - self.irrep_out.p) // 2, self.correlation)
         forms = []
         for order in range(self.correlation, 0, -1):
@@ -227,7 +231,9 @@ class Contraction(torch.nn.Module):
 
 @compile_mode("script")
 class SymmetricContraction(torch.nn.Module):
-    """Contractions to every block of the output irreps; no normalisation factors other than those inside the coupling tensors.
+    """Contractions to every block of the output irreps.
+
+    There are no normalisation factors other than those inside the coupling tensors.
 
     Args:
         irreps_in: features, C copies of each irrep.

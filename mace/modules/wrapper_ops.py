@@ -1,15 +1,16 @@
 """The four equivariant operations a model is made of, behind one small interface with two back ends.
 
-A back end is an object with four methods. e3nn is the default; cuEquivariance is chosen per model through ``cueq_config`` and imported only
-then. Whatever the back end, features between operations are multiplicity-major ("mul_ir") and parameters and buffers carry e3nn's names and
-shapes, so that a state dict moves between back ends as it is.
+A back end is a set of four module classes. e3nn's is the default; cuEquivariance's is chosen per model
+through ``cueq_config`` and imported only then. Whatever the back end, features between operations are
+multiplicity-major ("mul_ir"), and parameters and buffers have the same names, shapes and meaning, so that a
+state dict moves between back ends as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 from e3nn import o3
@@ -24,18 +25,18 @@ class CuEquivarianceConfig:
 
     Args:
         enabled: without it every operation is e3nn's, whatever the other fields say.
-        layout: order of features between operations in other implementations of this interface. Ours always keeps e3nn's order there and
-            changes it inside an operation, so the value ("mul_ir" or "ir_mul") is recorded and has no effect on results.
-        layout_str: the same as text, kept for configurations written elsewhere.
-        group: coupling conventions; "O3_e3nn" is the one that agrees with the spherical harmonics of the models.
+        layout: "mul_ir" or "ir_mul", the order of features between operations in other implementations. Ours
+            keeps e3nn's order there and changes it inside the operations: the value has no effect.
+        layout_str: the same, for configurations written elsewhere.
+        group: coupling conventions; "O3_e3nn" is the one that agrees with the models' spherical harmonics.
         optimize_all: all four operations; otherwise each ``optimize_*`` switches one.
         optimize_linear: linear maps.
-        optimize_channelwise: tensor products with edge harmonics.
+        optimize_channelwise: tensor products with the harmonics of edges.
         optimize_symmetric: symmetric contractions.
         optimize_fctp: fully connected tensor products.
 
     Raises:
-        InputError: unknown layout or group, or a group whose couplings do not fit the models.
+        InputError: unknown layout, or a group whose couplings do not fit the models.
     """
 
     enabled: bool = False
@@ -50,99 +51,71 @@ class CuEquivarianceConfig:
 
     def __post_init__(self) -> None:
         if self.layout not in ("mul_ir", "ir_mul"):
-            raise InputError(f"cueq_config: layout {self.layout!r} is not known; use 'mul_ir' or 'ir_mul'")
+            raise InputError(f"cueq_config: layout '{self.layout}' is not known; use 'mul_ir' or 'ir_mul'")
         if self.enabled and self.group != "O3_e3nn":
             raise InputError(
-                f"cueq_config: group {self.group!r} couples in another basis than the model's spherical harmonics; use 'O3_e3nn'"
+                f"cueq_config: the couplings of group '{self.group}' do not fit the models' harmonics; "
+                "use 'O3_e3nn'"
             )
 
     @classmethod
-    def coerce(cls, value: CuEquivarianceConfig | Mapping[str, Any] | None) -> CuEquivarianceConfig:
-        """A configuration from what constructors accept: a configuration, its plain dictionary, or None (e3nn).
+    def coerce(cls, value: CueqConfig) -> CuEquivarianceConfig:
+        """A configuration from what constructors take.
 
         Raises:
             InputError: the dictionary has a field that does not exist.
         """
-        if value is None:
-            return cls()
         if isinstance(value, cls):
             return value
-        unknown = sorted(set(value) - set(cls.__dataclass_fields__))
+        known = [field.name for field in fields(cls)]
+        unknown = sorted(set(value or {}) - set(known))
         if unknown:
             raise InputError(
-                f"cueq_config: unknown field {unknown[0]!r}; known are {', '.join(cls.__dataclass_fields__)}"
+                f"cueq_config: field '{unknown[0]}' is not known; choose from {', '.join(known)}"
             )
-        return cls(**value)
+        return cls(**(value or {}))
 
 
-class Backend(Protocol):
-    """What evaluates the operations. Irreps are e3nn's; the modules returned take and give multiplicity-major features."""
-
-    def linear(self, irreps_in: o3.Irreps, irreps_out: o3.Irreps, **weights: bool) -> torch.nn.Module: ...
-
-    def tensor_product(
-        self,
-        irreps_in1: o3.Irreps,
-        irreps_in2: o3.Irreps,
-        irreps_out: o3.Irreps,
-        instructions: Sequence,
-        **weights: bool,
-    ) -> torch.nn.Module: ...
-
-    def fully_connected(
-        self, irreps_in1: o3.Irreps, irreps_in2: o3.Irreps, irreps_out: o3.Irreps, **weights: bool
-    ) -> torch.nn.Module: ...
-
-    def symmetric_contraction(
-        self, irreps_in: o3.Irreps, irreps_out: o3.Irreps, correlation: int, num_elements: int
-    ) -> torch.nn.Module: ...
+CueqConfig = CuEquivarianceConfig | Mapping[str, Any] | None  # a configuration, its plain dictionary, or e3nn
 
 
-class E3nnBackend:
-    """e3nn's operations and our symmetric contraction: the default."""
+@dataclass(frozen=True, kw_only=True)
+class Backend:
+    """What builds the operations. All back ends take e3nn's arguments and keep e3nn's state."""
 
-    def linear(self, irreps_in: o3.Irreps, irreps_out: o3.Irreps, **weights: bool) -> torch.nn.Module:
-        return o3.Linear(irreps_in, irreps_out, **weights)
-
-    def tensor_product(
-        self,
-        irreps_in1: o3.Irreps,
-        irreps_in2: o3.Irreps,
-        irreps_out: o3.Irreps,
-        instructions: Sequence,
-        **weights: bool,
-    ) -> torch.nn.Module:
-        return o3.TensorProduct(irreps_in1, irreps_in2, irreps_out, instructions=instructions, **weights)
-
-    def fully_connected(
-        self, irreps_in1: o3.Irreps, irreps_in2: o3.Irreps, irreps_out: o3.Irreps, **weights: bool
-    ) -> torch.nn.Module:
-        return o3.FullyConnectedTensorProduct(irreps_in1, irreps_in2, irreps_out, **weights)
-
-    def symmetric_contraction(
-        self, irreps_in: o3.Irreps, irreps_out: o3.Irreps, correlation: int, num_elements: int
-    ) -> torch.nn.Module:
-        return SymmetricContraction(irreps_in, irreps_out, correlation, num_elements=num_elements)
+    linear: Callable[..., torch.nn.Module]
+    tensor_product: Callable[..., torch.nn.Module]
+    fully_connected_tensor_product: Callable[..., torch.nn.Module]
+    symmetric_contraction: Callable[..., torch.nn.Module]
 
 
-def backend(cueq_config: CuEquivarianceConfig | Mapping[str, Any] | None, operation: str) -> Backend:
-    """The back end that evaluates ``operation`` ("linear", "channelwise", "symmetric" or "fctp") of a model with this configuration.
+E3NN = Backend(
+    linear=o3.Linear,
+    tensor_product=o3.TensorProduct,
+    fully_connected_tensor_product=o3.FullyConnectedTensorProduct,
+    symmetric_contraction=SymmetricContraction,
+)
+
+
+def backend(cueq_config: CueqConfig, operation: str) -> Backend:
+    """The back end of an operation ("linear", "channelwise", "symmetric" or "fctp") in this configuration.
 
     Raises:
         InputError: cuEquivariance is asked for and its Python package is not installed.
     """
     config = CuEquivarianceConfig.coerce(cueq_config)
     if not config.enabled or not (config.optimize_all or getattr(config, f"optimize_{operation}")):
-        return E3nnBackend()
+        return E3NN
     try:
-        from mace.modules._cueq import CueqBackend
+        from mace.modules._cueq import CUEQ
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("cuequivariance"):
             raise
         raise InputError(
-            f"cuEquivariance is enabled but the package {error.name!r} is not installed: pip install cuequivariance-torch, or disable it"
+            f"cuEquivariance is enabled but its package '{error.name}' is not installed: "
+            "run 'pip install cuequivariance-torch', or do not enable it"
         ) from error
-    return CueqBackend()
+    return CUEQ
 
 
 def Linear(  # noqa: N802 - the name other projects import
@@ -150,14 +123,11 @@ def Linear(  # noqa: N802 - the name other projects import
     irreps_out: o3.Irreps,
     shared_weights: bool = True,
     internal_weights: bool = True,
-    cueq_config: CuEquivarianceConfig | Mapping[str, Any] | None = None,
+    cueq_config: CueqConfig = None,
 ) -> torch.nn.Module:
     """Equivariant linear map without bias: [..., irreps_in.dim] -> [..., irreps_out.dim]."""
     return backend(cueq_config, "linear").linear(
-        o3.Irreps(irreps_in),
-        o3.Irreps(irreps_out),
-        shared_weights=shared_weights,
-        internal_weights=internal_weights,
+        irreps_in, irreps_out, shared_weights=shared_weights, internal_weights=internal_weights
     )
 
 
@@ -168,14 +138,17 @@ def TensorProduct(  # noqa: N802 - the name other projects import
     instructions: Sequence | None = None,
     shared_weights: bool = False,
     internal_weights: bool = False,
-    cueq_config: CuEquivarianceConfig | Mapping[str, Any] | None = None,
+    cueq_config: CueqConfig = None,
 ) -> torch.nn.Module:
-    """Channel-wise ("uvu") tensor product with one weight vector per row: (x1 [E, .], x2 [E, .], weight [E, weight_numel]) -> [E, .]."""
+    """Channel-wise ("uvu") tensor product with weights per edge.
+
+    It maps x1 [E, irreps_in1.dim], x2 [E, irreps_in2.dim], weight [E, weight_numel] to [E, irreps_out.dim].
+    """
     return backend(cueq_config, "channelwise").tensor_product(
-        o3.Irreps(irreps_in1),
-        o3.Irreps(irreps_in2),
-        o3.Irreps(irreps_out),
-        instructions or [],
+        irreps_in1,
+        irreps_in2,
+        irreps_out,
+        instructions=instructions,
         shared_weights=shared_weights,
         internal_weights=internal_weights,
     )
@@ -187,15 +160,11 @@ def FullyConnectedTensorProduct(  # noqa: N802 - the name other projects import
     irreps_out: o3.Irreps,
     shared_weights: bool = True,
     internal_weights: bool = True,
-    cueq_config: CuEquivarianceConfig | Mapping[str, Any] | None = None,
+    cueq_config: CueqConfig = None,
 ) -> torch.nn.Module:
-    """Tensor product that connects every pair of inputs to every output: (x1 [N, .], x2 [N, .]) -> [N, irreps_out.dim]."""
-    return backend(cueq_config, "fctp").fully_connected(
-        o3.Irreps(irreps_in1),
-        o3.Irreps(irreps_in2),
-        o3.Irreps(irreps_out),
-        shared_weights=shared_weights,
-        internal_weights=internal_weights,
+    """Tensor product of everything with everything: x1 [N, .] and x2 [N, .] to [N, irreps_out.dim]."""
+    return backend(cueq_config, "fctp").fully_connected_tensor_product(
+        irreps_in1, irreps_in2, irreps_out, shared_weights=shared_weights, internal_weights=internal_weights
     )
 
 
@@ -204,10 +173,9 @@ def SymmetricContractionWrapper(  # noqa: N802 - the name other projects import
     irreps_out: o3.Irreps,
     correlation: int,
     num_elements: int | None = None,
-    cueq_config: CuEquivarianceConfig | Mapping[str, Any] | None = None,
+    cueq_config: CueqConfig = None,
 ) -> torch.nn.Module:
-    """Symmetric contraction: (x [N, C, D], element one-hot [N, Z]) -> [N, irreps_out.dim]; see ``SymmetricContraction``."""
-    assert num_elements is not None, "the weights of a symmetric contraction are per element"
+    """Symmetric contraction: x [N, C, D] and element one-hot [N, Z] to [N, irreps_out.dim]."""
     return backend(cueq_config, "symmetric").symmetric_contraction(
-        o3.Irreps(irreps_in), o3.Irreps(irreps_out), correlation, num_elements
+        irreps_in, irreps_out, correlation, num_elements=num_elements
     )

@@ -1,39 +1,48 @@
 """Coupling tensors of the symmetric contraction, with signs that do not depend on the installed e3nn.
 
-Reference: I. Batatia et al., "MACE: Higher Order Equivariant Message Passing Neural Networks for Fast and Accurate Force Fields",
-NeurIPS 2022, equations 9-11 (generalised Clebsch-Gordan coefficients).
+Reference: I. Batatia et al., "MACE: Higher Order Equivariant Message Passing Neural Networks for Fast and
+Accurate Force Fields", NeurIPS 2022, equations 9-11 (generalised Clebsch-Gordan coefficients).
 """
 
 from __future__ import annotations
 
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 import torch
 from e3nn import o3
 
-# e3nn 0.4.4 and later releases disagree about the sign of the Wigner 3j symbols of these triples in every order (compared symbol by symbol
-# for all l <= 11; triples with an even sum agree). Weights of a symmetric contraction mean something only together with the signs, and
-# released models were trained with 0.4.4's, so those are ours.
+# e3nn 0.4.4 and later releases disagree about the sign of the Wigner 3j symbols of these triples in every
+# order (compared symbol by symbol for all l <= 11; triples with an even sum agree). Weights of a symmetric
+# contraction mean something only together with the signs, and released models were trained with 0.4.4's, so
+# those are ours.
+# fmt: off
 _SIGN_DIFFERS = frozenset(
-    tuple(int(degree) for degree in triple.split("-"))
-    for triple in (
-        "1-2-2 1-3-3 1-4-4 1-5-5 1-6-6 1-7-7 1-8-8 1-9-9 1-10-10 1-11-11 3-4-6 3-5-7 3-6-8 3-7-9 3-8-10 3-9-11 4-4-5 4-5-6 4-6-7 4-7-8 "
-        "4-8-9 4-9-10 4-10-11 5-5-5 5-6-6 5-6-10 5-7-7 5-7-11 5-8-8 5-9-9 5-10-10 5-11-11 6-6-9 6-7-10 6-8-11 7-7-9 7-8-10 7-9-11 8-8-9 "
-        "8-9-10 8-10-11 9-9-9 9-10-10 9-11-11"
-    ).split()
+    [
+        (1, 2, 2), (1, 3, 3), (1, 4, 4), (1, 5, 5), (1, 6, 6), (1, 7, 7), (1, 8, 8), (1, 9, 9),
+        (1, 10, 10), (1, 11, 11), (3, 4, 6), (3, 5, 7), (3, 6, 8), (3, 7, 9), (3, 8, 10), (3, 9, 11),
+        (4, 4, 5), (4, 5, 6), (4, 6, 7), (4, 7, 8), (4, 8, 9), (4, 9, 10), (4, 10, 11), (5, 5, 5),
+        (5, 6, 6), (5, 6, 10), (5, 7, 7), (5, 7, 11), (5, 8, 8), (5, 9, 9), (5, 10, 10), (5, 11, 11),
+        (6, 6, 9), (6, 7, 10), (6, 8, 11), (7, 7, 9), (7, 8, 10), (7, 9, 11), (8, 8, 9), (8, 9, 10),
+        (8, 10, 11), (9, 9, 9), (9, 10, 10), (9, 11, 11),
+    ]
 )
+# fmt: on
 
 
-@lru_cache(maxsize=1)
+@cache
 def _installed_signs_differ() -> bool:
-    """Whether the installed e3nn's signs are not those of release 0.4.4, read off one of the symbols that changed."""
+    """Whether the installed e3nn's signs are not those of 0.4.4, read off a symbol that changed."""
     return bool(o3.wigner_3j(1, 2, 2, dtype=torch.float64)[0, 0, 1] < 0)
 
 
-@lru_cache(maxsize=None)
+@cache
 def wigner_3j(l1: int, l2: int, l3: int) -> np.ndarray:
-    """Real Wigner 3j symbol, [2 l1 + 1, 2 l2 + 1, 2 l3 + 1] in float64, Frobenius norm 1, with the signs of e3nn 0.4.4."""
+    """Real Wigner 3j symbol with the signs of e3nn 0.4.4.
+
+    Returns:
+        [2 l1 + 1, 2 l2 + 1, 2 l3 + 1] in float64, Frobenius norm 1.
+    """
     symbol = o3.wigner_3j(l1, l2, l3, dtype=torch.float64).numpy()
     return -symbol if _installed_signs_differ() and tuple(sorted((l1, l2, l3))) in _SIGN_DIFFERS else symbol
 
@@ -48,21 +57,23 @@ def U_matrix_real(  # noqa: N802 - the name other projects import
 ) -> list[o3.Irrep | torch.Tensor]:
     """Bases of the equivariant maps from ``correlation`` copies of a feature vector to each output irrep.
 
-    Coupling is from the left, ((1 x 2) x 3) ..., so a basis element is a sequence of intermediate irreps; elements are ordered by that
-    sequence, the first intermediate being the slowest. With correlation 4 and no filter given, only intermediates of natural parity are
-    kept (0e, 1o, 2e, ... 11o), as in released models.
+    Coupling is from the left, ((1 x 2) x 3) ..., so a basis element is a sequence of intermediate irreps;
+    elements are ordered by that sequence, the first intermediate being the slowest. With correlation 4 and no
+    filter given, only intermediates of natural parity are kept (0e, 1o, 2e, ... 11o), as in released models.
 
     Args:
         irreps_in: the feature vector of one channel, dimension D.
         irreps_out: one irrep, or several.
         correlation: number of factors nu >= 1.
-        normalization: "component" (factor sqrt(2 l + 1) of the coupled irrep at every step) or "norm" (those of its two factors).
+        normalization: "component" (factor sqrt(2 l + 1) of the coupled irrep at every step) or "norm" (those
+            of its two factors).
         filter_ir_mid: irreps allowed as intermediate and final result of a step; None for all.
         dtype: of the tensors; torch's default if None.
 
     Returns:
-        Irrep and tensor in turn for every output irrep, so that ``[-1]`` is the tensor of the last one: [2 l + 1, D, ..., D, K] with nu axes
-        of size D and K basis elements (possibly none), without the first axis for scalars.
+        Irrep and tensor in turn for every output irrep, so that ``[-1]`` is the tensor of the last one: [2 l
+        + 1, D, ..., D, K] with nu axes of size D and K basis elements (possibly none), without the first axis
+        for scalars.
     """
     irreps_in = o3.Irreps(irreps_in)
     if correlation == 4 and filter_ir_mid is None:
@@ -99,7 +110,10 @@ def _couplings(
     normalization: str,
     allowed: frozenset[o3.Irrep] | None,
 ) -> list[tuple[o3.Irrep, np.ndarray]]:
-    """(irrep, [2 l + 1, D, ..., D]) of every coupling of ``order`` factors to a wanted irrep, sorted by irrep, ties in order of creation."""
+    """(irrep, [2 l + 1, D, ..., D]) of every coupling of ``order`` factors to a wanted irrep.
+
+    They are sorted by irrep, and for one irrep in the order in which they arise.
+    """
     copies = [
         (ir, irreps_in.slices()[index], copy)
         for index, (mul, ir) in enumerate(irreps_in)
@@ -135,7 +149,7 @@ def _couple(
     columns: slice,
     dim: int,
 ) -> np.ndarray:
-    """One more factor: [2 l_left + 1, D, ...] -> [2 l_out + 1, D, ..., D], non-zero only in the new factor's ``columns``."""
+    """One more factor: [2 l_left + 1, D, ...] -> [2 l_out + 1, D, ..., D], zero outside its columns."""
     symbol = wigner_3j(ir_out.l, ir_left.l, ir.l) * np.sqrt(
         ir_out.dim if normalization == "component" else ir_left.dim * ir.dim
     )

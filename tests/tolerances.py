@@ -1,0 +1,26 @@
+"""Relative tolerances by (quantity, dtype), each with the reason for its size."""
+
+from __future__ import annotations
+
+import torch
+
+_RELATIVE: dict[tuple[str, torch.dtype], float] = {
+    # Stored numbers of another program: the same formula, summed in another order.
+    ("reference", torch.float64): 1e-9,
+    # The same sum of products in another order, a few thousand terms of either sign.
+    ("contraction", torch.float64): 1e-12,
+    ("contraction", torch.float32): 2e-5,
+    # Coupling tensors are products of tabulated symbols, so only the last bits differ.
+    ("coupling", torch.float64): 1e-14,
+    # Scalars from a few elementwise operations.
+    ("loss", torch.float64): 1e-13,
+    ("loss", torch.float32): 1e-5,
+    # Models on two back ends: same weights, other summation orders, sixfold products of features.
+    ("back end", torch.float64): 1e-12,
+    ("back end", torch.float32): 1e-4,
+}
+
+
+def relative(quantity: str, dtype: torch.dtype = torch.float64) -> float:
+    """The relative tolerance of a quantity."""
+    return _RELATIVE[quantity, dtype]

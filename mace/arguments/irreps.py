@@ -23,7 +23,7 @@ class Term:
 
 
 def parse_irreps(text: str, what: str) -> tuple[Term, ...]:
-    """Read irreps, sorted as e3nn sorts them and with equal irreps merged.
+    """Read irreps, sorted with scalars first (0e 0o 1o 1e 2e 2o ...) and with equal irreps merged.
 
     ``what`` names the argument in the ``InputError`` for text that is no sum of irreps.
     """
@@ -36,7 +36,7 @@ def parse_irreps(text: str, what: str) -> tuple[Term, ...]:
         parity = {"e": 1, "o": -1, "y": (-1) ** degree}[match[3]]
         copies[degree, parity] = copies.get((degree, parity), 0) + int(match[1] or 1)
     terms = [Term(count, degree, parity) for (degree, parity), count in copies.items() if count > 0]
-    # e3nn lists the natural parity of even degrees first: 0e 0o 1o 1e 2e 2o ...
+    # The order of e3nn's Irrep.iterator. Irreps.sort puts 0o before 0e, but models slice scalars in front.
     return tuple(sorted(terms, key=lambda term: (term.l, -term.p * (-1) ** term.l)))
 
 
@@ -51,9 +51,12 @@ def spherical_irreps(num_channels: int, max_L: int) -> str:
 
 
 def feature_irreps(text: str, what: str) -> tuple[Term, ...]:
-    """Irreps of node features: with scalars (0e), and the same number of copies of each."""
+    """Irreps of node features: scalars and the same number of copies of other spherical harmonics."""
     terms = parse_irreps(text, what)
-    if not any((term.l, term.p) == (0, 1) for term in terms):
+    unnatural = [term for term in terms if term.p != (-1) ** term.l]
+    if unnatural:
+        raise InputError(f"{what}={text!r} has {unnatural[0]}, which no layer gives: use 0e, 1o, 2e, 3o ...")
+    if not any(term.l == 0 for term in terms):
         raise InputError(f"{what}={text!r} has no scalars: add as many copies of 0e as of the others")
     if len({term.multiplicity for term in terms}) > 1:
         raise InputError(

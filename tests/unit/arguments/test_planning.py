@@ -1,0 +1,322 @@
+"""From arguments to plans: values, contradictions, flags that are not built yet."""
+
+import importlib.util
+import json
+import logging
+from dataclasses import FrozenInstanceError
+from pathlib import Path
+
+import pytest
+
+from mace.arguments import TrainPlan, build_default_arg_parser
+from mace.arguments.train_flags import TRAIN
+from mace.exceptions import InputError
+
+FERMI = ("--model=FermiMACE", "--loss=fermi_weighted")
+
+
+def plan_of(*given):
+    args = build_default_arg_parser().parse_args(["--name=x", "--train_file=t.xyz", *given])
+    before = dict(vars(args))
+    plan = TrainPlan.from_namespace(args)
+    assert vars(args) == before, "the namespace must be left as it is"
+    return plan
+
+
+def refused(*given):
+    """The one line with which the arguments are refused."""
+    with pytest.raises(InputError) as error:
+        plan_of(*given)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_defaults():
+    plan = plan_of()
+    assert plan.model.hidden_irreps == "128x0e+128x1o"
+    assert (plan.model.num_channels, plan.model.max_L) == (128, 1)
+    assert plan.model.radial_MLP == (64, 64, 64)
+    assert plan.data.head_names == ("default",)
+    assert plan.stages is None and plan.wandb is None
+    assert plan.optim.amsgrad is True
+    assert plan.training.progress is None
+    assert not plan.model.needs_electron and not plan.model.has_potential
+    assert plan.messages == ()
+    assert plan.log_level == logging.INFO
+
+
+def test_plans_are_frozen():
+    with pytest.raises(FrozenInstanceError):
+        plan_of().optim.lr = 1.0
+
+
+def test_a6_a_fermi_model_gives_the_fermi_level():
+    plan = plan_of(*FERMI)
+    assert plan.model.needs_electron and plan.model.has_potential and plan.model.compute_potential
+    assert plan.loss.required_labels() == ("energy", "forces", "potential")
+
+
+def test_a3_stage_two_keeps_the_fermi_level():
+    plan = plan_of(*FERMI, "--swa", "--potential_weight=7")
+    assert plan.loss.stage_two_loss == "fermi_weighted"
+    assert plan.loss.stage_two_weights.potential == 7.0
+    plan = plan_of(*FERMI, "--swa", "--stage_two_potential_weight=9", "--energy_weight=0")
+    assert plan.loss.stage_two_weights.potential == 9.0
+    assert plan.loss.required_labels() == ("forces", "potential")
+    assert plan.loss.required_labels(stage_two=True) == ("forces", "potential", "energy")
+
+
+@pytest.mark.parametrize(
+    ("loss", "later"),
+    [
+        ("weighted", "weighted"),
+        ("ef", "weighted"),
+        ("huber", "weighted"),
+        ("stress", "stress"),
+        ("virials", "virials"),
+        ("universal", "universal"),
+    ],
+)
+def test_loss_of_stage_two(loss, later):
+    assert plan_of(f"--loss={loss}", "--swa").loss.stage_two_loss == later
+
+
+@pytest.mark.parametrize("loss", ["stress", "virials", "huber", "universal"])
+def test_losses_with_stress_ask_for_it(loss):
+    plan = plan_of(f"--loss={loss}", "--error_table=TotalRMSE")
+    assert plan.model.compute_stress and plan.model.compute_virials
+    assert plan.report.error_table == "PerAtomRMSEstressvirials"
+    assert any("TotalRMSE" in text and level == logging.WARNING for text, level in plan.messages)
+
+
+def test_d19_loss_ef_has_weights_of_1():
+    weights = plan_of("--loss=ef").loss.weights
+    assert (weights.energy, weights.forces) == (1.0, 1.0)
+    assert "--forces_weight contradicts --loss=ef" in refused("--loss=ef", "--forces_weight=10")
+
+
+@pytest.mark.parametrize(
+    ("model", "given", "built"),
+    [
+        ("ScaleShiftMACE", None, "RealAgnosticResidualInteractionBlock"),
+        ("MACE", None, "RealAgnosticInteractionBlock"),
+        ("FermiMACE", "RealAgnosticResidualInteractionBlock", "RealAgnosticInteractionBlock"),
+        ("MACE", "RealAgnosticDensityInteractionBlock", "RealAgnosticDensityInteractionBlock"),
+    ],
+)
+def test_first_interaction(model, given, built):
+    extra = [] if given is None else [f"--interaction_first={given}"]
+    plan = plan_of(f"--model={model}", *extra)
+    assert plan.model.interaction_first == built
+    assert not any("interaction_first" in text for text, _ in plan.messages)
+
+
+def test_a_replaced_first_interaction_is_said():
+    plan = plan_of("--interaction_first=RealAgnosticDensityResidualInteractionBlock")
+    assert plan.model.interaction_first == "RealAgnosticInteractionBlock"
+    assert any("RealAgnosticDensityResidualInteractionBlock" in text for text, _ in plan.messages)
+
+
+def test_a_fermi_model_without_fermi_loss_is_said():
+    texts = [text for text, _ in plan_of("--model=FermiMACE").messages]
+    assert any("does not train the Fermi level" in text for text in texts)
+
+
+def test_a_weight_without_effect_is_said():
+    texts = [text for text, _ in plan_of("--potential_weight=10").messages]
+    assert texts == ["--potential_weight has no effect: --loss=weighted lacks it"]
+
+
+def test_gate_none():
+    assert plan_of("--gate=None").model.gate is None
+
+
+def test_skip_evaluate_heads():
+    assert plan_of("--skip_evaluate_heads=a, b").report.skip_evaluate_heads == ("a", "b")
+
+
+@pytest.mark.parametrize(
+    ("text", "level"), [("debug", logging.DEBUG), ("WARNING", logging.WARNING), ("15", 15)]
+)
+def test_log_level(text, level):
+    assert plan_of(f"--log_level={text}").log_level == level
+
+
+@pytest.mark.parametrize(("text", "progress"), [("auto", None), ("no", False), ("True", True)])
+def test_progress(text, progress):
+    assert plan_of(f"--progress={text}").training.progress is progress
+
+
+def test_a20_keys():
+    keys = plan_of("--electron_key=ne", "--potential_key=mu", "--head_key=h").data.heads[0].keys
+    assert (keys.electron, keys.potential, keys.head) == ("ne", "mu", "h")
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["--r_max=0"], "--r_max is 0.0: it must be greater than 0"),
+        (["--r_max=nan"], "--r_max is nan"),
+        (["--valid_fraction=1"], "--valid_fraction is 1.0"),
+        (["--valid_fraction=0"], "--valid_fraction is 0.0"),
+        (["--batch_size=0"], "--batch_size is 0"),
+        (["--valid_batch_size=-1"], "--valid_batch_size is -1"),
+        (["--num_interactions=0"], "--num_interactions is 0"),
+        (["--correlation=0"], "--correlation is 0"),
+        (["--max_num_epochs=-1"], "--max_num_epochs is -1"),
+        (["--eval_interval=0"], "--eval_interval is 0"),
+        (["--lr=-0.1"], "--lr is -0.1"),
+        (["--ema_decay=1"], "--ema_decay is 1.0"),
+        (["--seed=-1"], "--seed is -1"),
+        (["--std=0"], "--std is 0.0"),
+        (["--forces_weight=-1"], "--forces_weight is -1.0"),
+        (["--clip_grad=0"], "--clip_grad is 0.0"),
+        (["--start_swa=-1"], "--start_swa is -1"),
+        (["--max_ell=0"], "--max_ell=0 is less than the degree 1"),
+        (["--hidden_irreps=8x0e+8x2e", "--max_ell=1"], "--max_ell=1 is less than the degree 2"),
+        (["--hidden_irreps=8x1o"], "has no scalars"),
+        (["--hidden_irreps=8x0e+4x1o"], "unequal multiplicities"),
+        (["--hidden_irreps=8x0e;8x1o"], "is not a sum of irreps"),
+        (["--hidden_irreps=8x0e", "--num_channels=16"], "--num_channels=16 contradicts --hidden_irreps"),
+        (["--hidden_irreps=8x0e", "--max_L=1"], "--max_L=1 contradicts --hidden_irreps"),
+        (["--MLP_irreps=16x1o"], "--MLP_irreps='16x1o' must be scalars only"),
+        (["--radial_MLP=[64, x]"], "--radial_MLP is '[64, x]'"),
+        (["--radial_MLP=64"], "--radial_MLP is '64'"),
+        (["--scheduler=Nonsense"], "Unknown scheduler: 'Nonsense'"),
+        (["--log_level=LOUD"], "--log_level='LOUD' is no level"),
+        (["--name=a/b"], "--name='a/b' names files"),
+        (
+            ["--loss=fermi_weighted"],
+            "--loss=fermi_weighted contradicts --model=MACE, which has no Fermi level",
+        ),
+        (["--compute_potential=True"], "--compute_potential=True contradicts --model=MACE"),
+        ([*FERMI, "--compute_potential=False"], "--compute_potential=False contradicts --model=FermiMACE"),
+        (["--compute_forces=False"], "--compute_forces=False contradicts --loss=weighted"),
+        (["--energy_weight=0", "--forces_weight=0"], "every weight of energy, forces is 0"),
+        (["--swa", "--loss=forces_only"], "--swa contradicts --loss=forces_only"),
+        (["--distributed", "--launcher=none"], "--distributed contradicts --launcher=none"),
+        (["--E0s={1: -13.6"], "--E0s is '{1: -13.6'"),
+        (["--E0s={'H': -13.6}"], "--E0s is"),
+        (["--E0s=[1, 2]"], "--E0s is '[1, 2]'"),
+        (["--E0s=avrage"], "--E0s is 'avrage'"),
+        (["--config_type_weights=[1]"], "--config_type_weights is '[1]'"),
+        (["--atomic_numbers=[1, H]"], "--atomic_numbers is '[1, H]'"),
+        (["--wandb_log_hypers", "nothing"], None),
+    ],
+)
+def test_what_cannot_be_used_is_refused_in_one_line(given, complaint):
+    if complaint is None:  # without --wandb nobody reads the list
+        plan_of(*given)
+    else:
+        assert complaint in refused(*given)
+
+
+def test_no_training_file():
+    args = build_default_arg_parser().parse_args(["--name=x"])
+    with pytest.raises(InputError, match="no training data: give --train_file"):
+        TrainPlan.from_namespace(args)
+
+
+NOT_BUILT = [
+    "--foundation_model=small",
+    "--lora=True",
+    "--pt_train_file=mp",
+    "--freeze=1",
+    "--model=BOTNet",
+    "--model=FermiMACE_2",
+    "--model=FermiMACE_uncertainty",
+    "--model=FermiMACE_evidential",
+    "--model=AtomicDipolesMACE",
+    "--model=PolarMACE",
+    "--loss=dipole",
+    "--loss=fermi_weighted_evidential",
+    "--loss=l1l2energyforces",
+    "--error_table=DipoleRMSE",
+    "--interaction=RealAgnosticResidualNonLinearInteractionBlock",
+    "--launcher=slurm",
+    "--launcher=mpi",
+    "--device=mps",
+    "--plot=True",
+    "--lbfgs",
+    "--enable_oeq=True",
+    "--only_cueq=True",
+    "--dry_run",
+    "--use_reduced_cg=True",
+    "--statistics_file=s.json",
+    "--test_dir=tests",
+    "--train_file=t.h5",
+    "--valid_file=v.hdf5",
+    "--E0s=foundation",
+    "--lr_params_factors={}",
+    "--disallow_random_padding_pt",
+    "--foundation_model_readout",
+]
+
+
+@pytest.mark.parametrize("given", NOT_BUILT)
+def test_what_is_not_built_yet_is_refused_by_name(given):
+    message = refused(given)
+    assert "not built yet" in message
+    name, _, value = given.partition("=")
+    assert name in message and value in message
+
+
+def test_every_later_flag_is_refused():
+    for group in TRAIN:
+        for flag in group.flags:
+            if flag.later:
+                with pytest.raises(InputError, match="is not built yet"):
+                    flag.check("another value")
+            flag.check(flag.default)
+
+
+def test_a_folder_as_training_data_is_hdf5(tmp_path):
+    assert "HDF5 data are not built yet" in refused(f"--train_file={tmp_path}")
+
+
+def test_plot_false_is_accepted():
+    assert plan_of("--plot=False")
+
+
+def test_schedulefree_is_an_optional_package(monkeypatch):
+    plan = plan_of("--optimizer=schedulefree", "--beta2_schedulefree=0.9")
+    assert plan.optim.beta2_schedulefree == 0.9
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "--optimizer=schedulefree needs the package schedulefree" in refused("--optimizer=schedulefree")
+
+
+def test_wandb(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    assert "--wandb needs the package wandb: run 'pip install wandb'" in refused("--wandb")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    plan = plan_of("--wandb", "--wandb_project=p", "--wandb_log_hypers", "lr", "num_channels")
+    assert plan.wandb.project == "p"
+    assert plan.wandb.hypers == {"lr": 0.01, "num_channels": 128}
+    assert json.loads(json.dumps(plan.wandb.arguments))["name"] == "x"
+    assert "--wandb_log_hypers names 'nothing'" in refused("--wandb", "--wandb_log_hypers", "nothing")
+
+
+def test_start_at_epoch_0():
+    """Stage two may be all there is."""
+    plan = plan_of("--start_swa=0", "--max_num_epochs=3")
+    assert plan.stages.start == 0 and plan.stages.lr == 0.001
+
+
+def test_files_of_a_run():
+    plan = plan_of("--work_dir=w", "--model_dir=m", "--seed=7")
+    paths = plan.paths
+    assert plan.tag == "x_run-7"
+    assert paths.log_file == Path("w/logs/x_run-7.log")
+    assert paths.debug_log == Path("w/logs/x_run-7_debug.log")
+    assert paths.results_file == Path("w/results/x_run-7_train.txt")
+    assert paths.checkpoint_file(3) == Path("w/checkpoints/x_run-7_epoch-3.pt")
+    assert paths.checkpoint_file(3, stage_two=True) == Path("w/checkpoints/x_run-7_epoch-3_swa.pt")
+    assert paths.tagged_model_file() == Path("w/checkpoints/x_run-7.model")
+    assert paths.tagged_model_file(stage_two=True) == Path("w/checkpoints/x_run-7_stagetwo.model")
+    assert paths.model_file(stage_two=True) == Path("m/x_stagetwo.model")
+    assert paths.compiled_file() == Path("m/x_compiled.model")
+    assert paths.compiled_file(stage_two=True) == Path("m/x_stagetwo_compiled.model")
+    assert paths.valid_indices_file() == Path("w/valid_indices_7.txt")
+    assert paths.valid_indices_file("pbe") == Path("w/valid_indices_pbe_7.txt")
+    assert paths.folders() == tuple(Path(f) for f in ("w", "w/logs", "m", "w/checkpoints", "w/results"))
+    assert len(paths.writes(stage_two=True)) == len(paths.writes()) + 3

@@ -1,0 +1,124 @@
+"""The doors of the commands: light, and one clear line for what cannot be used."""
+
+import subprocess
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+import cp_mace
+import mace
+from mace.arguments import build_default_arg_parser, build_eval_arg_parser
+from mace.cli import launch
+from mace.exceptions import InputError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def command(function, *given, env=None, code=""):
+    """Run a console command in a process of its own, as its script does."""
+    script = f"import sys, cp_mace; sys.argv = {['command', *given]!r}; {code} cp_mace.{function}()"
+    return subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, env=env)
+
+
+@pytest.mark.parametrize(
+    ("function", "build"), [("run_train", build_default_arg_parser), ("eval_configs", build_eval_arg_parser)]
+)
+def test_help_is_the_parsers_help(function, build, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    result = command(function, "--help")
+    assert result.returncode == 0
+    assert result.stdout == build().format_help()
+    assert result.stderr == ""
+
+
+def test_help_is_light():
+    seen = "import atexit; atexit.register(lambda: print('torch' in sys.modules, 'numpy' in sys.modules));"
+    start = time.perf_counter()
+    result = command("run_train", "--help", code=seen)
+    wall = time.perf_counter() - start
+    assert result.stdout.endswith("False False\n")
+    assert wall < 1.0  # seconds; measured 0.15
+
+
+def test_import_of_the_package_is_light():
+    code = "import mace, sys; print(sorted({'torch', 'numpy', 'e3nn'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.stdout == "[]\n"
+
+
+def test_bad_input_is_one_line_and_status_1():
+    result = command("run_train", "--name=x", "--r_max=0", "--train_file=t.xyz")
+    assert result.returncode == 1
+    assert result.stderr == "mace_run_train: error: --r_max is 0.0: it must be greater than 0\n"
+
+
+def test_an_unknown_flag_is_one_line_and_status_2():
+    result = command("run_train", "--name=x", "--no_such_flag=1")
+    assert result.returncode == 2
+    assert result.stderr == (
+        "mace_run_train: error: unrecognized arguments: --no_such_flag=1 (see mace_run_train --help)\n"
+    )
+
+
+def test_only_the_first_process_complains(monkeypatch):
+    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
+        monkeypatch.setenv(name, value)
+    for given, status in (("--no_such_flag=1", 2), ("--config=no_such_file.yaml", 1)):
+        result = command("run_train", "--name=x", given)
+        assert (result.returncode, result.stderr) == (status, "")
+
+
+def test_only_input_errors_are_made_into_one_line(monkeypatch, capsys):
+    class Broken:
+        @staticmethod
+        def run(args):
+            raise {"input": InputError("no such file"), "ours": KeyError("a mistake of ours")}[args.name]
+
+    monkeypatch.setitem(sys.modules, "mace.cli.run_train", Broken)
+    monkeypatch.setattr(launch, "_look_for_mace_torch", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["mace_run_train", "--name=input"])
+    with pytest.raises(SystemExit) as stop:
+        launch.run_train()
+    assert stop.value.code == 1
+    assert capsys.readouterr().err == "mace_run_train: error: no such file\n"
+    monkeypatch.setattr(sys, "argv", ["mace_run_train", "--name=ours"])
+    with pytest.raises(KeyError, match="a mistake of ours"):
+        launch.run_train()
+
+
+class InstalledMaceTorch:
+    version = "0.3.16"
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def locate_file(self, name):
+        return self.folder / name
+
+
+def test_mace_torch_in_another_folder_is_named(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(metadata, "distribution", lambda name: InstalledMaceTorch(tmp_path))
+    launch._look_for_mace_torch()
+    error = capsys.readouterr().err
+    assert error.startswith("warning: mace-torch 0.3.16 is installed too") and error.count("\n") == 1
+
+
+def test_mace_torch_in_the_same_folder_is_an_error(monkeypatch):
+    folder = Path(mace.__file__).parents[1]
+    monkeypatch.setattr(metadata, "distribution", lambda name: InstalledMaceTorch(folder))
+    with pytest.raises(InputError, match="mace-torch 0.3.16 .* overwrite each other: run 'pip uninstall"):
+        launch._look_for_mace_torch()
+
+
+def test_another_mace_that_hides_ours_is_named(monkeypatch, tmp_path):
+    other = tmp_path / "mace"
+    other.mkdir()
+    (other / "__init__.py").touch()
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "mace")
+    with pytest.raises(SystemExit) as stop:
+        cp_mace.run_train()
+    assert f"provides the import package 'mace' in {other} and hides cp-mace" in stop.value.code

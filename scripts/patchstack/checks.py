@@ -151,16 +151,11 @@ def explain(root: Path) -> list[str]:
 
 
 def check_quilt_limits(stack: Stack, levels: list[Tree]) -> list[str]:
-    """Quilt takes an empty file for a missing one."""
+    """For quilt an empty old version means that the patch adds the file: it would delete it on pop."""
     findings = []
     for patch, below, above in zip(stack.patches, levels[:-1], levels[1:], strict=True):
-        for path in changed_paths(below, above):
-            if any(
-                side.get(path) == File(b"", executable)
-                for side in (below, above)
-                for executable in (True, False)
-            ):
-                findings.append(f"{patch.name}: {path} is empty before or after: quilt would delete it")
+        empty = [path for path in changed_paths(below, above) if path in below and not below[path].data]
+        findings += [f"{patch.name}: {path} is empty below it: quilt would delete it" for path in empty]
     return findings
 
 

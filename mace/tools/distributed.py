@@ -46,6 +46,18 @@ class Ranks:
         """One process without a group."""
         return cls(device=torch.device(device))
 
+    @classmethod
+    def joined(cls, device: str | torch.device) -> Ranks:
+        """This process in a process group that somebody else has made."""
+        return cls(
+            rank=dist.get_rank(),
+            local_rank=int(os.environ.get("LOCAL_RANK", dist.get_rank())),
+            world_size=dist.get_world_size(),
+            device=torch.device(device),
+            backend=dist.get_backend(),
+            launcher="the caller",
+        )
+
     @property
     def is_main(self) -> bool:
         """Whether this process writes files and logs."""
@@ -110,8 +122,8 @@ class Ranks:
     def everywhere(self, action: Callable[[], T]) -> T:
         """Let every process run ``action`` and give each its own value.
 
-        An :class:`InputError` of any process is raised on every process alike (that of the lowest rank); other exceptions pass on the
-        process that met them.
+        An :class:`InputError` of any process is raised on every process alike (that of the lowest rank);
+        other exceptions pass on the process that met them.
         """
         value, complaint = None, None
         try:

@@ -1,0 +1,55 @@
+"""The lines and records that a run leaves about its evaluations."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from mace.tools.error_terms import LOG_TERMS, terms_of
+
+
+class RecordLogger(Protocol):
+    """Whatever takes the records of a run, such as :class:`mace.tools.MetricsLogger`."""
+
+    def log(self, d: Mapping[str, Any]) -> None:
+        """Take one record."""
+
+
+def error_line(
+    valid_loss: float, metrics: Mapping[str, Any], log_errors: str, epoch: int | None, head: str
+) -> str:
+    """One line about an evaluation, ``n/a`` where nothing could be compared.
+
+    Raises:
+        InputError: ``log_errors`` names no kind of error table.
+    """
+    phase = "Initial" if epoch is None else f"Epoch {epoch}"
+    parts = [f"{phase}: head: {head}", f"loss={valid_loss:8.8f}"]
+    for term in terms_of(LOG_TERMS, log_errors):
+        title, value = term.show(metrics)
+        name, _, unit = title.partition("|")
+        parts.append(f"{name}={value} {unit}")
+    return ", ".join(parts)
+
+
+def valid_err_log(
+    valid_loss: float,
+    eval_metrics: Mapping[str, Any],
+    logger: RecordLogger,
+    log_errors: str,
+    epoch: int | None = None,
+    valid_loader_name: str = "Default",
+) -> None:
+    """Log an evaluation as a line, and give ``logger`` its record.
+
+    Args:
+        valid_loss: mean loss over the configurations.
+        eval_metrics: the metrics.
+        logger: takes the record.
+        log_errors: which errors the line shows, the name of an error table.
+        epoch: None for the evaluation before any training.
+        valid_loader_name: the head.
+    """
+    logger.log({**eval_metrics, "mode": "eval", "epoch": epoch, "head": valid_loader_name})
+    logging.info(error_line(valid_loss, eval_metrics, log_errors, epoch, valid_loader_name))

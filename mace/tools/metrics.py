@@ -1,0 +1,229 @@
+"""Errors of a model over a set of configurations that may be spread over several processes.
+
+Every label that a set holds is compared once, whatever the batches and the number of processes; what has no
+label does not count. Processes exchange sums and the largest few percent of the errors, never all of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from mace.tools.distributed import Ranks
+
+Metrics = dict[str, Any]
+
+
+@dataclass
+class ErrorSample:
+    """Errors of one quantity on this process, in double precision.
+
+    An error is reference minus prediction, one number a component.
+    """
+
+    errors: list[np.ndarray] = field(default_factory=list)
+    references: list[np.ndarray] = field(default_factory=list)
+
+    def add(self, error: Tensor, reference: Tensor) -> None:
+        """Append errors and the reference values they belong to, of any (equal) shape."""
+        self.errors.append(_numbers(error))
+        self.references.append(_numbers(reference))
+
+    def sums(self) -> list[float]:
+        """Number of errors, sums of |error|, error^2, |reference| and reference^2."""
+        errors, references = _joined(self.errors), _joined(self.references)
+        sizes = [np.abs(errors), np.square(errors), np.abs(references), np.square(references)]
+        return [float(errors.size), *(float(size.sum()) for size in sizes)]
+
+
+def reduce_samples(samples: Mapping[str, ErrorSample], ranks: Ranks) -> dict[str, ErrorStatistics]:
+    """Statistics of the samples over all processes, those without any number left out. All must call this."""
+    names = sorted(set().union(*ranks.gather(sorted(samples))))
+    if not names:
+        return {}
+    mine = [samples.get(name, ErrorSample()) for name in names]
+    sums = torch.tensor([sample.sums() for sample in mine], dtype=torch.float64)
+    statistics = {}
+    for name, sample, (count, *totals) in zip(names, mine, ranks.sum(sums).tolist(), strict=True):
+        if count == 0:
+            continue
+        mae, mean_square, mean_reference, mean_square_reference = (total / count for total in totals)
+        statistics[name] = ErrorStatistics(
+            mae=mae,
+            rmse=math.sqrt(mean_square),
+            mean_reference=mean_reference,
+            rms_reference=math.sqrt(mean_square_reference),
+            q95=_percentile_over_ranks(np.abs(_joined(sample.errors)), int(count), 0.95, ranks),
+        )
+    return statistics
+
+
+@dataclass(frozen=True)
+class ErrorStatistics:
+    """Errors of one quantity over all processes, in its own unit."""
+
+    mae: float
+    rmse: float
+    mean_reference: float  # of the absolute reference values
+    rms_reference: float
+    q95: float  # 95th percentile of the absolute error
+
+    @property
+    def relative_mae(self) -> float:
+        """Mean absolute error in percent of the mean absolute reference."""
+        return 100 * self.mae / (self.mean_reference + 1e-9)
+
+    @property
+    def relative_rmse(self) -> float:
+        """Root mean square error in percent of the reference's root mean square."""
+        return 100 * self.rmse / (self.rms_reference + 1e-9)
+
+
+def _numbers(tensor: Tensor) -> np.ndarray:
+    return tensor.detach().to("cpu", torch.float64).reshape(-1).numpy()
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _percentile_over_ranks(values: np.ndarray, count: int, fraction: float, ranks: Ranks) -> float:
+    """Percentile (linear between neighbours) of the values of all processes, ``count`` in total.
+
+    The values from the percentile's lower neighbour upwards are among the largest of each process, so only
+    those travel.
+    """
+    position = fraction * (count - 1)
+    below = math.floor(position)
+    num_largest = count - below
+    largest = np.sort(values)[max(0, values.size - num_largest) :]
+    tail = np.sort(np.concatenate(ranks.gather(largest)))[-num_largest:]
+    above = tail[min(1, tail.size - 1)]
+    return float(tail[0] + (position - below) * (above - tail[0]))
+
+
+class MetricsAccumulator:
+    """Collects loss and errors batch by batch.
+
+    Labels count where the data hold them: energies, forces, stress, virials and Fermi levels whose term
+    weight is not zero (a missing label has zero weight) and, for the Fermi level, whose ``potential_flag``
+    is 1.
+
+    Args:
+        loss_fn: called with ``pred`` and ``ref``; gives the mean loss of a batch.
+    """
+
+    def __init__(self, loss_fn: nn.Module) -> None:
+        self._loss_fn = loss_fn
+        self._loss_sum = 0.0
+        self._num_graphs = 0
+        self._samples: dict[str, ErrorSample] = {}
+
+    def update(self, batch: Any, output: Mapping[str, Tensor | None]) -> None:
+        """Add a batch of labelled graphs and what the model predicts for them."""
+        self._loss_sum += self._loss_fn(pred=output, ref=batch).item() * batch.num_graphs
+        self._num_graphs += batch.num_graphs
+        for quantity in _QUANTITIES:
+            quantity.compare(batch, output, self._samples)
+
+    def compute(self, ranks: Ranks) -> tuple[float, Metrics]:
+        """Mean loss over the configurations and the metrics, the same on every process. All must call this.
+
+        Quantities without a label or a prediction are absent from the metrics. Without any configuration the
+        loss is nan.
+        """
+        loss_sum, num_graphs = ranks.sum(
+            torch.tensor([self._loss_sum, self._num_graphs], dtype=torch.float64)
+        ).tolist()
+        loss = loss_sum / num_graphs if num_graphs else math.nan
+        statistics = reduce_samples(self._samples, ranks)
+        metrics: Metrics = {"loss": loss}
+        for quantity in _QUANTITIES:
+            metrics.update(quantity.report(statistics))
+        return loss, metrics
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """How one predicted quantity is compared and which metrics of it are reported.
+
+    ``key`` is the name in graphs and model outputs, ``short`` the one in the metrics. A metric name is built
+    from a pattern such as "rmse_{}_per_atom"; its sample is the plain or the per-atom one.
+    """
+
+    key: str
+    short: str
+    per: str  # "graph" or "atom"
+    metrics: tuple[str, ...]
+
+    def compare(
+        self, batch: Any, output: Mapping[str, Tensor | None], samples: dict[str, ErrorSample]
+    ) -> None:
+        """Append the errors of a batch to the samples."""
+        prediction, reference = output.get(self.key), batch[self.key]
+        if prediction is None or reference is None:
+            return
+        labelled = self._labelled(batch)
+        reference, error = reference[labelled], (reference - prediction)[labelled]
+        samples.setdefault(self.key, ErrorSample()).add(error, reference)
+        if any("per_atom" in name for name in self.metrics):
+            num_atoms = (batch.ptr[1:] - batch.ptr[:-1])[labelled].to(error.dtype)
+            num_atoms = num_atoms.reshape(-1, *[1] * (error.dim() - 1))
+            samples.setdefault(f"{self.key} per atom", ErrorSample()).add(
+                error / num_atoms, reference / num_atoms
+            )
+
+    def _labelled(self, batch: Any) -> Tensor:
+        """Which rows of the quantity hold a label, bool [graphs or atoms]."""
+        labelled = torch.ones(batch.num_graphs, dtype=torch.bool, device=batch.ptr.device)
+        for weight in (batch[f"{self.key}_weight"], batch[f"{self.key}_flag"]):
+            if weight is not None:
+                labelled &= weight.reshape(-1) != 0
+        return labelled[batch.batch] if self.per == "atom" else labelled
+
+    def report(self, statistics: Mapping[str, ErrorStatistics]) -> Metrics:
+        """The metrics of this quantity."""
+        found: Metrics = {}
+        for pattern in self.metrics:
+            per_atom = "per_atom" in pattern
+            values = statistics.get(f"{self.key} per atom" if per_atom else self.key)
+            if values is not None:
+                found[pattern.format(self.short)] = getattr(values, _STATISTIC[pattern.partition("_{}")[0]])
+        return found
+
+
+_STATISTIC = {
+    "mae": "mae",
+    "rmse": "rmse",
+    "q95": "q95",
+    "rel_mae": "relative_mae",
+    "rel_rmse": "relative_rmse",
+}
+
+_QUANTITIES = (
+    _Quantity("energy", "e", "graph", ("mae_{}", "mae_{}_per_atom", "rmse_{}", "rmse_{}_per_atom", "q95_{}")),
+    _Quantity("forces", "f", "atom", ("mae_{}", "rel_mae_{}", "rmse_{}", "rel_rmse_{}", "q95_{}")),
+    _Quantity("potential", "p", "graph", ("rmse_{}",)),
+    _Quantity("stress", "stress", "graph", ("mae_{}", "rmse_{}", "q95_{}")),
+    _Quantity("virials", "virials", "graph", ("mae_{}", "rmse_{}", "rmse_{}_per_atom", "q95_{}")),
+    _Quantity(
+        "dipole",
+        "mu",
+        "graph",
+        (
+            "mae_{}",
+            "mae_{}_per_atom",
+            "rel_mae_{}",
+            "rmse_{}",
+            "rmse_{}_per_atom",
+            "rel_rmse_{}",
+            "q95_{}",
+        ),
+    ),
+)

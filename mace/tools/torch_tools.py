@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from e3nn import io
 from torch import Tensor, nn
 
 from mace.exceptions import InputError
@@ -137,12 +136,20 @@ def _dtype(dtype: torch.dtype | str) -> torch.dtype:
 
 def spherical_to_cartesian(t: Tensor) -> Tensor:
     """Symmetric 3x3 tensors (..., 3, 3) from their spherical components (..., 6), irreps 0e + 2e of e3nn."""
-    return io.CartesianTensor("ij=ji").to_cartesian(t)
+    return torch.einsum("...k,kij->...ij", t, _symmetric_basis(t))
 
 
 def cartesian_to_spherical(t: Tensor) -> Tensor:
     """Spherical components (..., 6), irreps 0e + 2e of e3nn, of symmetric 3x3 tensors (..., 3, 3)."""
-    return io.CartesianTensor("ij=ji").from_cartesian(t)
+    return torch.einsum("...ij,kij->...k", t, _symmetric_basis(t))
+
+
+def _symmetric_basis(like: Tensor) -> Tensor:
+    """Orthonormal matrices (6, 3, 3): the unit matrix, xz, xy, 2yy-xx-zz, yz, zz-xx (the order of e3nn)."""
+    rows = [[1, 0, 0, 0, 1, 0, 0, 0, 1], [0, 0, 1, 0, 0, 0, 1, 0, 0], [0, 1, 0, 1, 0, 0, 0, 0, 0]]
+    rows += [[-1, 0, 0, 0, 2, 0, 0, 0, -1], [0, 0, 0, 0, 0, 1, 0, 1, 0], [-1, 0, 0, 0, 0, 0, 0, 0, 1]]
+    basis = torch.tensor(rows, dtype=like.dtype, device=like.device)
+    return (basis / basis.norm(dim=1, keepdim=True)).reshape(6, 3, 3)
 
 
 def init_wandb(project: str, entity: str, name: str, config: Mapping[str, Any], directory: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -40,8 +41,8 @@ ALLOWED = {
     "calculators": {"exceptions", "arguments", "leaf tools", "data", "modules", "workshop tools"},
     "cli": {"exceptions", "arguments", "leaf tools", "data", "modules", "workshop tools", "calculators"},
 }
-# They also work inside upstream's trees, so they lean on torch, e3nn (with its numpy), the standard library and
-# each other only.
+# They also work inside upstream's trees, so they lean on torch, e3nn (with its numpy), the standard library
+# and each other only.
 PORTABLE = {"mace.exceptions"} | {
     f"mace.tools.{name}" for name in ("files", "loading", "plain", "rebuild", "same", "saving")
 }
@@ -79,6 +80,7 @@ def imported(module: str, nodes: Iterator[ast.AST]) -> Iterator[str]:
                 yield inner if inner in MODULES else base
 
 
+@cache
 def imports(module: str) -> set[str]:
     """What the module imports anywhere, in functions too."""
     return set(imported(module, ast.walk(ast.parse(MODULES[module].read_text()))))

@@ -36,11 +36,13 @@ def test_help_is_the_parsers_help(function, build, monkeypatch):
 
 def test_help_is_light():
     seen = "import atexit; atexit.register(lambda: print('torch' in sys.modules, 'numpy' in sys.modules));"
-    start = time.perf_counter()
-    result = command("run_train", "--help", code=seen)
-    wall = time.perf_counter() - start
-    assert result.stdout.endswith("False False\n")
-    assert wall < 1.0  # seconds; measured 0.15
+    walls = []
+    for _ in range(3):
+        start = time.perf_counter()
+        result = command("run_train", "--help", code=seen)
+        walls.append(time.perf_counter() - start)
+        assert result.stdout.endswith("False False\n")
+    assert min(walls) < 1.0  # seconds; measured 0.15 on an idle machine, and other tests run beside this one
 
 
 def test_import_of_the_package_is_light():

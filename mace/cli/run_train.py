@@ -49,7 +49,8 @@ def run(args: Namespace) -> None:
 
     Raises:
         InputError: what the user gave cannot be used; raised before training starts, on every rank alike.
-        SaveError: a model could not be written or is not equal to the trained one; the checkpoints are kept. Raised on every rank.
+        SaveError: a model could not be written or is not equal to the trained one; raised on every rank, the
+            checkpoints are kept.
     """
     plan = TrainPlan.from_namespace(args)
     with open_ranks(plan.device, plan.distributed, plan.launcher) as ranks, default_dtype(plan.default_dtype):
@@ -109,7 +110,8 @@ def save_stage(
 ) -> None:
     """Write the best model of every stage, then compute the error tables.
 
-    Models come first: nothing that can fail in the tables, or takes an hour there, stands between a finished training and its files.
+    Models come first: nothing that can fail in the tables, or takes an hour there, stands between a finished
+    training and its files.
     """
     logging.info("")
     logging.info("===========RESULTS===========")
@@ -127,14 +129,20 @@ def save_stage(
         for title, sets in evaluated_sets(loaders, plan.report.skip_evaluate_heads):
             if sets:
                 table = create_error_table(
-                    plan.report.error_table, sets, model, trainer.loss_fn, trainer.output_args, plan.wandb is not None,
-                    ranks.device, ranks=ranks,
-                )  # fmt: skip
+                    table_type=plan.report.error_table,
+                    all_data_loaders=sets,
+                    model=model,
+                    loss_fn=trainer.loss_fn,
+                    output_args=trainer.output_args,
+                    log_wandb=plan.wandb is not None,
+                    device=ranks.device,
+                    ranks=ranks,
+                )
                 logging.info("Error-table on %s:\n%s", title, table)
 
 
 def probe_batch(loaders: Loaders, ranks: Ranks) -> dict[str, torch.Tensor]:
-    """The first validation batch: what is saved must give the same energies, forces and Fermi levels for it."""
+    """The first validation batch: what is saved must give the live model's energies and forces for it."""
     first = next(iter(loaders.valid.values()))
     return next(iter(first)).to(ranks.device).to_dict()
 
@@ -160,7 +168,7 @@ def write_models(
     plan: TrainPlan,
     stage_two: bool,
 ) -> None:
-    """Write the files of one stage: the model under the tag and under the run's name, and its TorchScript archive."""
+    """Write the files of one stage: the model under tag and name of the run, and its TorchScript archive."""
     model_to_save = rebuild(model)
     if plan.model.enable_cueq:
         logging.info("Converting CUEQ model back to E3NN")

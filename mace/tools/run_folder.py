@@ -1,4 +1,4 @@
-"""What stands at the beginning of a run: its folders, its log, its seeds, and the list of what it will write."""
+"""The beginning of a run: its folders, its log, its seeds, and the list of what it will write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mace.tools.utils import setup_logger
 def open_run(plan: TrainPlan, ranks: Ranks) -> None:
     """Make the folders, start the log, seed every generator and say what will be written where.
 
-    Raises ``InputError`` on every rank if a folder cannot be made or written to: better now than after the last epoch.
+    Raises ``InputError`` on every rank if a folder cannot be written to: better now than at the end.
     """
     ranks.from_main(lambda: [require_writable(folder) for folder in plan.paths.folders()])
     setup_logger(level=plan.log_level, tag=plan.tag, directory=plan.paths.log_dir, rank=ranks.rank)
@@ -41,7 +41,7 @@ def open_run(plan: TrainPlan, ranks: Ranks) -> None:
 
 
 def require_writable(folder: Path) -> None:
-    """Make ``folder`` and prove that a file can be made in it; ``InputError`` names the folder and the reason."""
+    """Make ``folder`` and prove that a file can be made in it; ``InputError`` says why not."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with TemporaryFile(dir=folder):
@@ -49,8 +49,8 @@ def require_writable(folder: Path) -> None:
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
-            f"cannot write to the folder '{folder}' ({reason}): choose others with --work_dir, --log_dir, --model_dir, "
-            "--checkpoints_dir and --results_dir"
+            f"cannot write to the folder '{folder}' ({reason}): choose others with --work_dir, --log_dir, "
+            "--model_dir, --checkpoints_dir and --results_dir"
         ) from error
 
 

@@ -14,14 +14,14 @@ Evaluation = Mapping[str, Mapping[str, Any]]  # head -> metrics of one evaluatio
 
 
 def open_tracking(plan: WandbPlan | None, ranks: Ranks) -> Callable[[Evaluation], None] | None:
-    """Start a wandb run on the main rank; returns what to call after an evaluation, or None without ``--wandb``.
+    """Start a wandb run on the main rank; returns what to call after an evaluation (None without a plan).
 
     Raises ``InputError`` on every rank if the package is missing.
     """
     if plan is None:
         return None
     ranks.from_main(lambda: _start(plan))
-    return _log_evaluation
+    return log_evaluation
 
 
 def _start(plan: WandbPlan) -> None:
@@ -40,7 +40,8 @@ def _start(plan: WandbPlan) -> None:
     wandb.run.summary["params"] = json.dumps(plan.arguments)
 
 
-def _log_evaluation(evaluation: Evaluation) -> None:
+def log_evaluation(evaluation: Evaluation) -> None:
+    """Log one evaluation to the open wandb run."""
     import wandb
 
     wandb.log(

@@ -22,7 +22,7 @@ from mace.tools.graphs import build_graphs
 from mace.tools.kernels import to_cueq, to_e3nn
 from mace.tools.loaders import Loaders, build_loaders
 from mace.tools.losses import build_loss, requested_outputs
-from mace.tools.model_building import build_model, model_class_and_config
+from mace.tools.model_building import build_model, log_model, model_class_and_config
 from mace.tools.optimization import LRScheduler, build_ema, build_optimizer, build_stage_two
 from mace.tools.plans import TrainPlan
 from mace.tools.rebuild import disable_e3nn_codegen, rebuild
@@ -55,10 +55,11 @@ def run(args: Namespace) -> None:
     plan = TrainPlan.from_namespace(args)
     with open_ranks(plan.device, plan.distributed, plan.launcher) as ranks, default_dtype(plan.default_dtype):
         open_run(plan, ranks)
-        heads = load_heads(plan.data, plan.model, plan.loss, plan.paths, ranks)
+        heads = load_heads(plan, ranks)
         graphs = build_graphs(heads, plan, ranks)
         statistics = measure(heads, graphs, plan, ranks)
         model_class, config = model_class_and_config(plan.model, statistics)
+        log_model(plan.model)
         model = build_model(model_class, config, plan.default_dtype).to(ranks.device)
         if plan.model.enable_cueq:
             logging.info("Converting model to CUEQ for accelerated training")
@@ -116,9 +117,11 @@ def save_stage(
     logging.info("")
     logging.info("===========RESULTS===========")
     stages = [False] if plan.stages is None else [False, True]
-    reached = [stage_two for stage_two in stages if trainer.load_best(stage_two=stage_two) is not None]
-    for stage_two in reached:
-        trainer.load_best(stage_two=stage_two)
+    reached = []
+    for stage_two in stages:
+        if trainer.load_best(stage_two=stage_two) is None:
+            continue  # the trainer has said why
+        reached.append(stage_two)
         told_to_all(ranks, partial(write_models, model, config, probe_batch(loaders, ranks), plan, stage_two))
     for stage_two in reached:
         epoch = trainer.load_best(stage_two=stage_two)

@@ -108,16 +108,15 @@ class Patch:
 
     def with_diffs(self, diffs: tuple[FileDiff, ...], date: str) -> Patch:
         """The patch with another diff; Last-Update moves if more than context and line numbers changed."""
-        header = self.header
+        header = self.header if self.header.strip() else empty_header(date)
         if [diff.changes() for diff in diffs] != [diff.changes() for diff in self.diffs]:
             header = re.sub(r"(?m)^Last-Update:.*$", f"Last-Update: {date}", header)
         return replace(self, header=header, body=render(diffs), diffs=diffs)
 
 
-def new_patch(name: str, date: str) -> Patch:
-    """An empty patch with the header's fields; `verify` asks for those that only its author can fill in."""
-    header = f"Description:\nOrigin: vendor\nForwarded: no\nLast-Update: {date}\nReports:\nTests:\n"
-    return Patch(name, header, b"", ())
+def empty_header(date: str) -> str:
+    """The fields of a header; `verify` asks for those that only the author can fill in."""
+    return f"Description:\nOrigin: vendor\nForwarded: no\nLast-Update: {date}\nReports:\nTests:\n"
 
 
 @dataclass(frozen=True)

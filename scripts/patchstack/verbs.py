@@ -11,7 +11,7 @@ from patchstack.errors import Misuse, Refused
 from patchstack.fold import fold, restack
 from patchstack.position import QUILT, BaseNotFound, Position, locate, read_stack, told_by_quilt
 from patchstack.quilt import present_files, quilt_files
-from patchstack.series import NAME, PATCHES, UPSTREAM, Stack, Upstream, insert_in_series, new_patch
+from patchstack.series import NAME, PATCHES, UPSTREAM, Patch, Stack, Upstream, empty_header, insert_in_series
 from patchstack.swap import finish_interrupted, locked, swap
 from patchstack.trees import (
     FOLDER,
@@ -168,7 +168,11 @@ def new(root: Path, name: str) -> int:
             raise Misuse(f"{name} does not stand between {' and '.join(patch.name for patch in neighbours)}")
         if name[:4] in numbers:
             raise Misuse(f"there is a patch {name[:4]} already")
-        patches = (*stack.patches[:level], new_patch(name, today()), *stack.patches[level:])
+        patches = (
+            *stack.patches[:level],
+            Patch(name, empty_header(today()), b"", ()),
+            *stack.patches[level:],
+        )
         stack = replace(stack, patches=patches, series=insert_in_series(stack.series, name, level))
         levels = [*position.levels[: level + 1], *position.levels[level:]]
         write_stack(root, stack, levels, level + 1)
@@ -230,7 +234,7 @@ def import_levels(
             tree_hash(levels[0]),
             today(),
         )
-        patches = tuple(known.get(name) or new_patch(name, today()) for name, _ in steps)
+        patches = tuple(known.get(name) or Patch(name, empty_header(today()), b"", ()) for name, _ in steps)
         series = "".join(f"{name}.patch\n" for name, _ in steps)
         write_stack(root, restack(Stack(patches, upstream, series), levels, today()), levels, len(steps))
     return 0

@@ -23,6 +23,7 @@ from tests.patches.toy import (
     everything,
     make_repository,
     patches,
+    quilt,
     random_change,
     random_levels,
     read,
@@ -487,12 +488,6 @@ def test_gnu_patch_applies_the_patches_without_fuzz(toy):
 
 
 # ---- quilt
-
-
-def quilt(root: Path, *arguments: str) -> str:
-    """Run GNU quilt with the settings in patches/quiltrc."""
-    assert shutil.which("quilt"), "these tests need GNU quilt: apt-get install quilt"
-    return run(root, "quilt", "--quiltrc=patches/quiltrc", *arguments)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -67,6 +67,12 @@ def run(root: Path, *command: str) -> str:
     return result.stdout
 
 
+def quilt(root: Path, *arguments: str) -> str:
+    """Run GNU quilt with the settings in patches/quiltrc."""
+    assert shutil.which("quilt"), "these tests need GNU quilt: apt-get install quilt"
+    return run(root, "quilt", "--quiltrc=patches/quiltrc", *arguments)
+
+
 def commit(root: Path, message: str = "change") -> None:
     """Commit everything."""
     run(root, "git", "add", "-A")

@@ -1,0 +1,125 @@
+"""The real stack: each patch is needed, and with it the failure is gone.
+
+"Without a patch" is the tree at the level below it, written by `scripts/patches export`. There a training on
+two gloo ranks shows what a user would see: exit status, files and log. The trainings are the smallest that
+end in the save stage.
+"""
+
+from __future__ import annotations
+
+import shutil
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from tests.harness import CP, Finished, run, tiny_data, two
+from tests.patches.toy import ROOT, commit, patches, quilt
+from tests.patches.toy import run as run_command
+
+pytestmark = pytest.mark.multirank
+
+FAULTS = Path(__file__).parent / "faults"
+PICKLE_ERROR = "ScriptFunction cannot be pickled"
+# e3nn 0.6 builds models without ScriptFunctions unless it is asked for them, so a plain copy works there
+COPIES_FAIL = metadata.version("e3nn") < "0.6"
+LOAD = """
+import sys, torch
+for path in sys.argv[1:]:
+    if path.endswith("_compiled.model"):
+        torch.jit.load(path)
+    else:
+        torch.load(path, weights_only=False)
+"""
+
+
+@pytest.fixture(scope="module")
+def trees(tmp_path_factory):
+    """The trees with 0, 1, 2 ... patches applied."""
+    folder = tmp_path_factory.mktemp("levels")
+    count = len(list((ROOT / "patches").glob("*.patch")))
+    for level in range(count + 1):
+        patches(ROOT, "export", "--level", level, folder / str(level))
+    return [folder / str(level) for level in range(count + 1)]
+
+
+def train(tree: Path, folder: Path, *flags: str, fault: str | None = None) -> Finished:
+    """Train run "m" for one epoch on two ranks with the package of a tree."""
+    folder.mkdir()
+    env = {"SAVE_FAULT": fault, "PYTHONPATH": str(FAULTS)} if fault else {}
+    return two([*CP, "--name=m", "--max_num_epochs=1", *flags], tiny_data(folder), tree=tree, env=env)
+
+
+def model_files(folder: Path) -> list[str]:
+    """The model files of a run, by their final names."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.model"))
+
+
+def all_load(tree: Path, folder: Path) -> bool:
+    """Whether a fresh process with the package of a tree reads every model file."""
+    return run(["-c", LOAD, *model_files(folder)], folder, tree=tree).status == 0
+
+
+def assert_saved(finished: Finished, tree: Path) -> None:
+    """A training that ended well: status 0, every promised file, all of which load."""
+    finished.succeeded()
+    assert model_files(finished.folder) == ["checkpoints/m_run-1.model", "m.model", "m_compiled.model"]
+    assert all_load(tree, finished.folder)
+
+
+def assert_copy_failed(finished: Finished, tree: Path) -> None:
+    """A training that ended well up to a copy of the live model; with e3nn 0.6 it ends well altogether."""
+    if not COPIES_FAIL:
+        return assert_saved(finished, tree)
+    finished.failed()
+    assert PICKLE_ERROR in finished.output
+    assert model_files(finished.folder) == []
+    assert list((finished.folder / "checkpoints").glob("*.pt")), "the training itself must have ended well"
+    return None
+
+
+def test_0001_a_trained_model_cannot_be_saved_without_the_rebuilt_copy(trees, tmp_path):
+    assert_copy_failed(train(trees[0], tmp_path / "without"), trees[0])
+    assert_saved(train(trees[1], tmp_path / "with"), trees[1])
+
+
+def test_0002_a_model_trained_with_cueq_cannot_be_saved_without_the_conversion_of_the_copy(trees, tmp_path):
+    assert_copy_failed(train(trees[1], tmp_path / "without", "--enable_cueq=True"), trees[1])
+    assert_saved(train(trees[2], tmp_path / "with", "--enable_cueq=True"), trees[2])
+
+
+@pytest.mark.parametrize("fault", ["full", "crash"])
+def test_0003_an_interrupted_write_leaves_half_a_model_without_the_atomic_writer(trees, tmp_path, fault):
+    without = train(trees[2], tmp_path / "without", fault=fault).failed()
+    assert model_files(without.folder) == ["checkpoints/m_run-1.model"]
+    assert not all_load(trees[2], without.folder), "the half-written file stands under its final name"
+
+    guarded = train(trees[3], tmp_path / "with", fault=fault).failed()
+    assert model_files(guarded.folder) == []
+    assert list((guarded.folder / "checkpoints").glob("*.pt")), "the checkpoints stay"
+    if fault == "full":
+        assert "checkpoints/m_run-1.model" in guarded.output and "File too large" in guarded.output
+    assert_saved(train(trees[3], tmp_path / "afterwards", "--restart_latest"), trees[3])
+
+
+def test_the_committed_stack_is_clean():
+    patches(ROOT, "verify")
+
+
+def test_quilt_and_the_tool_pop_and_push_the_real_stack_without_a_change(tmp_path):
+    copy = tmp_path / "copy"
+    for folder in ("mace", "patches", "scripts", "tests"):
+        shutil.copytree(ROOT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / ".gitignore", copy)
+    run_command(copy, "git", "init", "-q")
+    commit(copy)
+    patches(copy, "quilt-init")
+    quilt(copy, "pop", "-a")
+    assert run_command(copy, "git", "status", "--porcelain") != ""
+    quilt(copy, "push", "-a")
+    assert run_command(copy, "git", "status", "--porcelain") == ""
+    for _ in (ROOT / "patches").glob("*.patch"):
+        assert "unchanged" in quilt(copy, "refresh")
+        patches(copy, "pop")
+    patches(copy, "push", "-a")
+    assert run_command(copy, "git", "status", "--porcelain") == ""

@@ -4,8 +4,7 @@ A model is a `Trunk` that says how the parts of the energy are combined (`combin
 first (`embedding_input`). Everything here is plain typed methods, because models are compiled to TorchScript.
 """
 
-from __future__ import annotations
-
+# No "from __future__ import annotations": TorchScript needs the types of the named tuples, not their text.
 from typing import NamedTuple
 
 import torch

@@ -11,6 +11,7 @@ from mace.exceptions import InputError
 
 MIN_BINS = 100_000  # a search with fewer bins takes no time worth saving
 BINS_PER_ATOM = 8
+SMALLEST_ANGLE = 1e-6  # radian, between a cell vector and the others
 
 
 def get_neighborhood(
@@ -52,7 +53,7 @@ def get_neighborhood(
         raise InputError(f"cutoff {cutoff}: must be larger than 0 Angstrom")
     if not (np.isfinite(positions).all() and np.isfinite(cell).all()):
         raise InputError("positions or cell of a structure are not finite")
-    if np.linalg.matrix_rank(cell[periodic]) < periodic.sum():
+    if not _independent(cell[periodic]):
         raise InputError(
             f"pbc {periodic.tolist()}: the cell vectors of these axes span no cell, got {cell.tolist()}"
         )
@@ -104,6 +105,12 @@ def _search_radius(volume: float, cutoff: float, n_atoms: int) -> float:
     return max(cutoff, (volume / most) ** (1 / 3))
 
 
+def _independent(rows: np.ndarray) -> bool:
+    """Whether vectors, one a row, span as many dimensions as there are vectors."""
+    gram = rows @ rows.T
+    return bool(np.linalg.det(gram) > SMALLEST_ANGLE**2 * np.prod(np.diagonal(gram)))
+
+
 def _orthogonal_complement(rows: np.ndarray) -> np.ndarray:
     """Orthonormal vectors, one a row, orthogonal to independent ``rows`` (n, 3): (3 - n, 3)."""
     return np.eye(3) if len(rows) == 0 else np.linalg.svd(rows)[2][len(rows) :]
@@ -113,8 +120,7 @@ def _completed(cell: np.ndarray) -> np.ndarray:
     """The cell with unit vectors orthogonal to the other rows in place of rows of zeros."""
     missing = ~cell.any(axis=1)
     completed = cell.copy()
-    rank = np.linalg.matrix_rank(cell)
-    if missing.any() and rank == 3 - missing.sum():
+    if missing.any() and _independent(cell[~missing]):
         completed[missing] = _orthogonal_complement(cell[~missing])
     return completed
 

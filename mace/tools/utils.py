@@ -68,9 +68,13 @@ def atomic_numbers_to_indices(
     Raises:
         InputError: an element is not in the table.
     """
-    elements, inverse = np.unique(np.asarray(atomic_numbers), return_inverse=True)
-    places = np.array([z_table.z_to_index(z) for z in elements.tolist()], dtype=np.int64)
-    return places[inverse].reshape(np.shape(atomic_numbers))
+    numbers = np.asarray(atomic_numbers, dtype=np.int64)
+    places = np.full(max([numbers.max(initial=0), *z_table.zs]) + 1, -1)
+    places[z_table.zs] = np.arange(len(z_table))
+    indices = places[numbers]
+    for unknown in numbers[indices < 0].flat:
+        z_table.z_to_index(unknown)  # raises
+    return indices
 
 
 def compute_mae(delta: np.ndarray) -> float:

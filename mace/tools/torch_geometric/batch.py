@@ -54,7 +54,7 @@ class Batch(Data):
         excluded = set(exclude_keys)
         for key in data_list[0].keys:
             if key not in excluded:
-                batch.__dict__[key] = batch._join(key, [data[key] for data in data_list])
+                batch.__dict__[key] = batch._join(key, [data.__dict__.get(key) for data in data_list])
         graphs = torch.arange(len(counts))
         batch.batch = torch.repeat_interleave(graphs, torch.tensor(counts))
         for key in follow_batch:

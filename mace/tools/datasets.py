@@ -142,8 +142,9 @@ def _digest(files: Sequence[LabelledFile | None]) -> str:
     digest = hashlib.blake2b()
     for file in files:
         for configuration in file.configurations if file else ():
-            for values in vars(configuration).values():
-                digest.update(values.tobytes() if isinstance(values, np.ndarray) else repr(values).encode())
+            for name, value in vars(configuration).items():
+                if name != "file":
+                    digest.update(value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode())
         digest.update(repr(sorted(file.atomic_energies.items()) if file else None).encode())
     return digest.hexdigest()
 

@@ -1,0 +1,89 @@
+"""Files, splits, statistics and loaders on two real processes: the same everywhere, and the errors too."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mace.exceptions import InputError
+from mace.tools.datasets import load_heads
+from mace.tools.graphs import build_graphs
+from mace.tools.loaders import build_loaders
+from mace.tools.statistics import measure
+from tests.distributed.processes import on_one_process, run_ranks
+from tests.tiny_run import FERMI, edit, make_plan, write_frames
+
+pytestmark = pytest.mark.multirank
+
+
+def prepare(ranks, plan):
+    heads = load_heads(plan, ranks)
+    graphs = build_graphs(heads, plan, ranks)
+    statistics = measure(heads, graphs, plan, ranks)
+    loaders = build_loaders(graphs, plan, ranks)
+    numbers = [statistics.atomic_energies, statistics.mean, statistics.std]
+    scalars = [statistics.avg_num_neighbors, statistics.mean_electron, statistics.mean_potential]
+    return {
+        "split": [[c.frame for c in part] for head in heads for part in (head.train, head.valid)],
+        "statistics": np.concatenate([*(n.ravel() for n in numbers), scalars]).tobytes(),
+        "valid": [float(energy) for batch in loaders.valid["default"] for energy in batch.energy],
+    }
+
+
+def complain(ranks, plans):
+    """The message of the InputError that each case causes on this rank; it has one plan for every rank."""
+    messages = []
+    for plan_of_rank in plans:
+        try:
+            prepare(ranks, plan_of_rank[ranks.rank])
+            messages.append("nothing raised")
+        except InputError as error:
+            messages.append(str(error))
+    return messages
+
+
+@pytest.fixture
+def folder(tmp_path):
+    write_frames(tmp_path / "train.xyz", 40)
+    return tmp_path
+
+
+def test_split_and_statistics_are_the_same_on_two_ranks_and_on_one(folder):
+    flags = {"E0s": "average", "valid_fraction": 0.4, **FERMI}
+    plan = make_plan(folder, **flags)
+    first, second = run_ranks(2, prepare, plan)
+    indices = Path(plan.paths.valid_indices_file()).read_bytes()
+    alone = on_one_process(prepare, plan)
+    for key in ("split", "statistics"):
+        assert first[key] == second[key] == alone[key]
+    assert sorted(first["valid"] + second["valid"]) == sorted(alone["valid"])
+    assert Path(plan.paths.valid_indices_file()).read_bytes() == indices
+
+
+def test_every_rank_raises_the_same_error(folder):
+    plan = make_plan(folder)
+    elsewhere = make_plan(folder, train_file=folder / "nowhere.xyz")
+    other = folder / "other.xyz"
+    other.write_text((folder / "train.xyz").read_text())
+    edit(other, ("electron=", "electron=1"), line=1)
+    single = write_frames(folder / "single.xyz", 1)
+    cases = {
+        "nowhere.xyz' does not exist": (elsewhere, plan),
+        f"data file '{folder / 'nowhere.xyz'}' does not exist": (plan, elsewhere),
+        "process 1 has read other data of head default than process 0": (
+            plan,
+            make_plan(folder, train_file=other),
+        ),
+        "leaves none to validate with": (make_plan(folder, valid_fraction=0.01),) * 2,
+        "average number of neighbors is 0": (make_plan(folder, r_max=0.5),) * 2,
+        "Atomic number 8 not found": (make_plan(folder, E0s="{1: -1.0}"),) * 2,
+        "looked for 'nothing'": (make_plan(folder, energy_key="nothing"),) * 2,
+        "the training set has 1 configuration, too few for 2 processes": (
+            make_plan(folder, train_file=single, valid_file=folder / "train.xyz", E0s="average"),
+        )
+        * 2,
+    }
+    first, second = run_ranks(2, complain, list(cases.values()))
+    assert first == second
+    for expected, message in zip(cases, first, strict=True):
+        assert expected in message

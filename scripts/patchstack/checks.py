@@ -119,7 +119,7 @@ def check_trees(root: Path, stack: Stack, files: Tree) -> list[str]:
     """Both directions are exact, the base is the recorded one, and a refresh would change nothing."""
     tree = read_folder(root)
     try:
-        base = stack.below(tree, len(stack.patches))
+        base = stack.descend(tree, len(stack.patches))[0]
         levels = stack.levels(base)
         canonical = restack(stack, levels, stack.upstream.date)
     except Refused as refusal:

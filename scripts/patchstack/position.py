@@ -31,7 +31,7 @@ from patchstack.trees import (
 
 QUILT = ".pc"
 KEPT_BASE = f"{QUILT}/.base"  # a copy of the base, for the time between a refresh and its commit
-COMMITS_SEARCHED = 200
+COMMITS_SEARCHED = 100
 
 
 class BaseNotFound(Refused):
@@ -86,7 +86,9 @@ def candidates(root: Path, stack: Stack, tree: Tree) -> Iterator[Tree]:
     if (root / KEPT_BASE).is_dir():
         yield read_walk(root / KEPT_BASE)
     if is_work_tree(root):
-        log = run_git(root, "log", f"--max-count={COMMITS_SEARCHED}", "--format=%H", "--", FOLDER, PATCHES)
+        log = run_git(
+            root, "log", "--all", f"--max-count={COMMITS_SEARCHED}", "--format=%H", "--", FOLDER, PATCHES
+        )
         for commit in log.decode().split():
             yield from committed(root, commit)
 
@@ -105,7 +107,7 @@ def committed(root: Path, commit: str) -> Iterator[Tree]:
 def taken_off(stack: Stack, tree: Tree, level: int) -> Iterator[Tree]:
     """Yield the tree below `level` applied patches, if they come off."""
     try:
-        yield stack.below(tree, level)
+        yield stack.descend(tree, level)[0]
     except Misfit:
         return
 
@@ -119,7 +121,7 @@ def find_level(root: Path, stack: Stack, tree: Tree, levels: list[Tree]) -> int:
         return told
     if min(distances) == 0 or (told is None and len(stack.patches) in nearest):
         return nearest[-1]
-    record = f"{QUILT}/applied-patches says {told}" if told is not None else f"there is no {QUILT}/"
+    record = f"{QUILT}/applied-patches says {told}" if told is not None else f"{QUILT}/ does not say it"
     raise Refused(
         f"{FOLDER}/ has edits, and it is not clear how many patches are applied: {record}, the files "
         f"look like {' or '.join(map(str, nearest))}. Put the edits away (git stash) or delete {QUILT}/"

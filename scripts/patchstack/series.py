@@ -82,6 +82,11 @@ class Patch:
         header = b"".join(lines[:at]).decode(errors="surrogateescape")
         return cls(name, header, body, parse_diff(body, f"{PATCHES}/{name}.patch"))
 
+    @classmethod
+    def empty(cls, name: str, date: str) -> Patch:
+        """A patch that changes nothing yet."""
+        return cls(name, empty_header(date), b"", ())
+
     @property
     def path(self) -> str:
         """Where the patch stands, relative to the root."""
@@ -125,7 +130,8 @@ class Stack:
 
     patches: tuple[Patch, ...]
     upstream: Upstream
-    series: str = field(default="", repr=False)  # the file's text, comments included
+    series: str  # the file's text, comments included
+    source: Tree = field(default_factory=dict, repr=False)  # the files as they were read
 
     @classmethod
     def parse(cls, files: Tree) -> Stack:
@@ -140,7 +146,7 @@ class Stack:
             if path not in files:
                 raise Refused(f"{SERIES} names {name}.patch, which does not exist")
             patches.append(Patch.parse(name, files[path].data))
-        return cls(tuple(patches), Upstream.parse(files[UPSTREAM].data.decode()), series)
+        return cls(tuple(patches), Upstream.parse(files[UPSTREAM].data.decode()), series, files)
 
     def files(self) -> Tree:
         """The files that the stack consists of, in their canonical form."""
@@ -166,14 +172,15 @@ class Stack:
                 raise Misfit(f"{patch.name} does not apply: {misfit}") from None
         return trees
 
-    def below(self, tree: Tree, level: int, *, moved: bool = False) -> Tree:
-        """Take the first `level` patches, which `tree` has applied, off from the top."""
+    def descend(self, tree: Tree, level: int, *, moved: bool = False) -> list[Tree]:
+        """The trees with 0, 1, 2 ... `level` patches, found by taking patches off `tree`, which has all."""
+        trees = [tree]
         for patch in reversed(self.patches[:level]):
             try:
-                tree = unapply(tree, patch.diffs, moved=moved)
+                trees.insert(0, unapply(trees[0], patch.diffs, moved=moved))
             except Misfit as misfit:
                 raise Misfit(f"{patch.name} does not come off: {misfit}") from None
-        return tree
+        return trees
 
 
 def series_names(text: str) -> list[str]:

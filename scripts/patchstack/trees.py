@@ -46,9 +46,11 @@ def run_git(
     """Run git in a folder, deaf to the variables that a git hook sets, and return what it prints."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment |= {"LC_ALL": "C", **variables}
-    result = subprocess.run(
-        ["git", *arguments], cwd=folder, input=stdin, capture_output=True, env=environment
-    )
+    command = ["git", *arguments]
+    try:
+        result = subprocess.run(command, cwd=folder, input=stdin, capture_output=True, env=environment)
+    except FileNotFoundError as error:
+        raise Refused(f"git cannot be run in {folder}: {error}") from None
     if result.returncode not in allowed:
         cause = result.stderr.decode(errors="replace").strip()
         raise Refused(f"git fails in {folder} ({' '.join(arguments)}): {cause}")

@@ -11,7 +11,7 @@ from patchstack.errors import Misuse, Refused
 from patchstack.fold import fold, restack
 from patchstack.position import QUILT, BaseNotFound, Position, locate, read_stack, told_by_quilt
 from patchstack.quilt import present_files, quilt_files
-from patchstack.series import NAME, PATCHES, UPSTREAM, Patch, Stack, Upstream, empty_header, insert_in_series
+from patchstack.series import NAME, PATCHES, UPSTREAM, Patch, Stack, Upstream, insert_in_series
 from patchstack.swap import finish_interrupted, locked, swap
 from patchstack.trees import (
     FOLDER,
@@ -74,12 +74,9 @@ def push(root: Path, name: str | None, everything: bool) -> int:
 def move(root: Path, position: Position, goal: int) -> int:
     """Bring the working tree to another level; edits in files that the patches between do not touch stay."""
     names = [patch.name for patch in position.stack.patches]
+    place = names[goal - 1] if goal else "the base"
     if goal == position.level:
-        print(
-            f"Nothing to do: {'all' if goal else 'no'} patches are applied"
-            if goal in (0, len(names))
-            else f"At {names[goal - 1]}"
-        )
+        print(f"Nothing to do: at {place}")
         return 0
     here, there = position.levels[position.level], position.levels[goal]
     touched = changed_paths(here, there)
@@ -94,7 +91,7 @@ def move(root: Path, position: Position, goal: int) -> int:
     old = {path: here[path] for path in touched if path in here}
     new = {path: there[path] for path in touched if path in there}
     settle(root, position.stack, position.levels, goal, old, new)
-    print(f"Now at {names[goal - 1] if goal else 'the base'}")
+    print(f"Now at {place}")
     return 0
 
 
@@ -130,9 +127,7 @@ def relative(root: Path, path: str) -> Path:
 
 def rebuild_base(root: Path, stack: Stack) -> int:
     """Make the tree as it stands the patched one, if every patch comes off it in one way only."""
-    levels = [read_folder(root)]
-    for patch in reversed(stack.patches):
-        levels.insert(0, replace(stack, patches=(patch,)).below(levels[0], 1, moved=True))
+    levels = stack.descend(read_folder(root), len(stack.patches), moved=True)
     print("The recorded base is not at hand: the base is what is left when every patch comes off the tree")
     write_stack(root, restack(stack, levels, today()), levels, len(stack.patches))
     return 0
@@ -141,7 +136,7 @@ def rebuild_base(root: Path, stack: Stack) -> int:
 def write_stack(root: Path, stack: Stack, levels: list[Tree], level: int) -> None:
     """Write the files of `patches/` that changed."""
     new = stack.files()
-    old = {path: file for path in new if (file := read_file(root / path)) is not None}
+    old = {path: file for path, file in stack.source.items() if path in new}
     for path in changed_paths(old, new):
         print(f"{'changed' if path in old else 'new    '} {path}")
     if old == new:
@@ -158,21 +153,13 @@ def new(root: Path, name: str) -> int:
     with locked(root):
         position = locate(root)
         stack, level = position.stack, position.level
-        neighbours = [*stack.patches[level - 1 : level], *stack.patches[level : level + 1]]
-        numbers = [patch.name[:4] for patch in stack.patches]
-        if sorted([*numbers[:level], name[:4], *numbers[level:]]) != [
-            *numbers[:level],
-            name[:4],
-            *numbers[level:],
-        ]:
-            raise Misuse(f"{name} does not stand between {' and '.join(patch.name for patch in neighbours)}")
-        if name[:4] in numbers:
-            raise Misuse(f"there is a patch {name[:4]} already")
-        patches = (
-            *stack.patches[:level],
-            Patch(name, empty_header(today()), b"", ()),
-            *stack.patches[level:],
-        )
+        below, above = stack.patches[:level], stack.patches[level:]
+        if any(patch.name[:4] >= name[:4] for patch in below) or any(
+            patch.name[:4] <= name[:4] for patch in above
+        ):
+            neighbours = " and ".join(patch.name for patch in (*below[-1:], *above[:1]))
+            raise Misuse(f"{name} would stand beside {neighbours}: its number does not")
+        patches = (*below, Patch.empty(name, today()), *above)
         stack = replace(stack, patches=patches, series=insert_in_series(stack.series, name, level))
         levels = [*position.levels[: level + 1], *position.levels[level:]]
         write_stack(root, stack, levels, level + 1)
@@ -234,7 +221,9 @@ def import_levels(
             tree_hash(levels[0]),
             today(),
         )
-        patches = tuple(known.get(name) or Patch(name, empty_header(today()), b"", ()) for name, _ in steps)
+        patches = tuple(known.get(name) or Patch.empty(name, today()) for name, _ in steps)
         series = "".join(f"{name}.patch\n" for name, _ in steps)
-        write_stack(root, restack(Stack(patches, upstream, series), levels, today()), levels, len(steps))
+        write_stack(
+            root, restack(Stack(patches, upstream, series, present), levels, today()), levels, len(steps)
+        )
     return 0

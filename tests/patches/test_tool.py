@@ -65,10 +65,10 @@ def test_pop_and_push_go_through_the_levels_byte_for_byte(tmp_path, seed):
 
 def test_pop_beyond_the_end_changes_nothing(toy):
     before = everything(toy)
-    assert "all patches" in patches(toy, "push", "-a")
+    assert "at 0003-step-3" in patches(toy, "push", "-a")
     assert everything(toy) == before
     patches(toy, "pop", "-a")
-    assert "no patches" in patches(toy, "pop")
+    assert "at the base" in patches(toy, "pop")
     assert "not applied" in patches(toy, "pop", "0002", status=1)
     patches(toy, "push", "0002")
     assert "applied already" in patches(toy, "push", "0001", status=1)

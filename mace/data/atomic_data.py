@@ -52,6 +52,9 @@ class AtomicData(Data):
     Labels that are missing are 0. Whatever is None is no part of the graph.
     """
 
+    edge_index: Tensor
+    node_attrs: Tensor
+
     def __init__(
         self,
         edge_index: Tensor,
@@ -83,7 +86,7 @@ class AtomicData(Data):
         self._check_shapes()
 
     def _check_shapes(self) -> None:
-        n_nodes, n_edges = self.num_nodes, self.edge_index.shape[-1]
+        n_nodes, n_edges = self.node_attrs.shape[0], self.edge_index.shape[-1]
         shapes = {
             "edge_index": (2, n_edges),
             "positions": (n_nodes, 3),
@@ -184,7 +187,7 @@ def _shaped(value: Any, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
 
 
 def get_data_loader(
-    dataset: torch.utils.data.Dataset | Sequence[AtomicData],
+    dataset: torch.utils.data.Dataset[Data] | Sequence[AtomicData],
     batch_size: int,
     shuffle: bool = True,
     drop_last: bool = False,

@@ -182,7 +182,7 @@ def configuration_from_atoms(
     for label in LABELS:
         fields[label.name] = _label_value(atoms, label, keys[label.name], origin)
         if label.weight is not None:
-            given = _number(atoms.info, label.file_weight, origin)
+            given = _number(atoms.info, f"config_{label.weight}", origin)
             fields[label.weight] = 0.0 if fields[label.name] is None else given
     config_type = str(atoms.info.get("config_type", DEFAULT_CONFIG_TYPE))
     type_weight = (config_type_weights or DEFAULT_CONFIG_TYPE_WEIGHTS).get(config_type, 1.0)
@@ -190,7 +190,7 @@ def configuration_from_atoms(
         atomic_numbers=atoms.numbers.copy(),
         positions=atoms.positions.copy(),
         cell=atoms.cell.array.copy(),
-        pbc=tuple(bool(periodic) for periodic in atoms.pbc),
+        pbc=(bool(atoms.pbc[0]), bool(atoms.pbc[1]), bool(atoms.pbc[2])),
         weight=_number(atoms.info, "config_weight", origin) * type_weight,
         config_type=config_type,
         head=str(atoms.info.get(head_key, DEFAULT_HEAD)),

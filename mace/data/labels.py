@@ -40,11 +40,6 @@ class Label:
     ase_property: bool = False
 
     @property
-    def file_weight(self) -> str | None:
-        """The key of the term weight in ``atoms.info``."""
-        return None if self.weight is None else f"config_{self.weight}"
-
-    @property
     def place(self) -> str:
         """The part of an ``ase.Atoms`` object that holds it."""
         return "arrays" if self.per_atom else "info"

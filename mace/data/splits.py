@@ -79,4 +79,4 @@ def test_config_types(test_configs: Sequence[Configuration]) -> list[tuple[str, 
     return list(groups.items())
 
 
-test_config_types.__test__ = False  # pytest must not take it for a test
+vars(test_config_types)["__test__"] = False  # pytest must not take it for a test

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -78,7 +78,7 @@ def init_device(device_str: str) -> torch.device:
         InputError: this installation of torch or this machine lacks the device.
     """
     kind = device_str.split(":")[0]
-    available = {
+    available: dict[str, Callable[[], bool]] = {
         "cpu": lambda: True,
         "cuda": torch.cuda.is_available,
         "mps": torch.backends.mps.is_available,

@@ -15,11 +15,13 @@ from .utils import cat_dim, holds_node_indices
 
 
 class Batch(Data):
-    """Graphs joined along their nodes.
+    """Graphs joined along their nodes; made by :meth:`from_data_list`."""
 
-    Besides the joined tensors of the graphs it has ``batch``, int64 (n_nodes,), the graph that a node belongs
-    to, and ``ptr``, int64 (n_graphs + 1,), the cumulative numbers of nodes. Made by :meth:`from_data_list`.
-    """
+    ptr: Tensor  # int64 (n_graphs + 1,), cumulative numbers of nodes
+    batch: Tensor  # int64 (n_nodes,), the graph that a node belongs to
+    _data_class: type[Data]  # of the graphs
+    _counts: list[int]  # nodes of each graph
+    _sizes: dict[str, list[int]]  # rows of each graph in the joined tensors
 
     @classmethod
     def from_data_list(
@@ -40,12 +42,14 @@ class Batch(Data):
             exclude_keys: names that are left out.
 
         Raises:
-            ValueError: a graph lacks a tensor of the first one, or the shapes don't fit.
+            ValueError: a graph lacks a tensor of the first one or its number of nodes, or the shapes don't fit.
         """
         if not data_list:
             raise ValueError("a batch needs one graph at least, got none")
         batch = cls()
-        counts = [data.num_nodes for data in data_list]
+        counts = [data.num_nodes for data in data_list if data.num_nodes is not None]
+        if len(counts) < len(data_list):
+            raise ValueError("a graph does not tell its number of nodes: give it num_nodes")
         batch._data_class = type(data_list[0])
         batch._counts = counts
         batch._sizes = {}
@@ -57,11 +61,9 @@ class Batch(Data):
                 batch.__dict__[key] = batch._join(key, [data.__dict__.get(key) for data in data_list])
         graphs = torch.arange(len(counts))
         batch.batch = torch.repeat_interleave(graphs, torch.tensor(counts))
-        for key in follow_batch:
-            if key is not None:
-                batch.__dict__[f"{key}_batch"] = torch.repeat_interleave(
-                    graphs, torch.tensor(batch._sizes[key])
-                )
+        for followed in filter(None, follow_batch):
+            sizes = torch.tensor(batch._sizes[followed])
+            batch.__dict__[f"{followed}_batch"] = torch.repeat_interleave(graphs, sizes)
         return batch
 
     def _join(self, key: str, values: list[Any]) -> Tensor | list[Any]:

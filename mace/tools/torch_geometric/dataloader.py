@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch.utils.data
 from torch.utils.data.dataloader import default_collate
@@ -21,14 +21,14 @@ class Collater:
         self.follow_batch = tuple(follow_batch)
         self.exclude_keys = tuple(exclude_keys)
 
-    def __call__(self, samples: Sequence[Any]) -> Any:
+    def __call__(self, samples: list[Any]) -> Any:
         """The batch of ``samples``."""
         if isinstance(samples[0], Data):
             return Batch.from_data_list(samples, self.follow_batch, self.exclude_keys)
         return default_collate(samples)
 
 
-class DataLoader(torch.utils.data.DataLoader):
+class DataLoader(torch.utils.data.DataLoader[Any]):
     """``torch.utils.data.DataLoader`` for graphs.
 
     Args:
@@ -42,7 +42,7 @@ class DataLoader(torch.utils.data.DataLoader):
 
     def __init__(
         self,
-        dataset: torch.utils.data.Dataset | Sequence[Data],
+        dataset: torch.utils.data.Dataset[Data] | Sequence[Data],
         batch_size: int | None = 1,
         shuffle: bool = False,
         follow_batch: Iterable[str | None] = (),
@@ -50,4 +50,6 @@ class DataLoader(torch.utils.data.DataLoader):
         **kwargs: Any,
     ) -> None:
         collater = Collater(follow_batch, exclude_keys)
-        super().__init__(dataset, batch_size, shuffle, collate_fn=collater, **kwargs)
+        super().__init__(
+            cast(torch.utils.data.Dataset[Data], dataset), batch_size, shuffle, collate_fn=collater, **kwargs
+        )

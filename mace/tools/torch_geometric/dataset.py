@@ -11,7 +11,7 @@ import torch.utils.data
 from .data import Data
 
 
-class Dataset(torch.utils.data.Dataset):
+class Dataset(torch.utils.data.Dataset[Data]):
     """A data set whose derived class gives ``len()`` and ``get(index)``.
 
     ``dataset[i]`` is a graph, ``dataset[...]`` with a slice, list, mask or tensor of numbers a subset.
@@ -35,9 +35,9 @@ class Dataset(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return self.len()
 
-    def __getitem__(
+    def __getitem__(  # type: ignore[override]  # torch's own data sets know no subsets
         self, index: int | slice | Sequence[int] | np.ndarray | torch.Tensor
-    ) -> Data | torch.utils.data.Subset:
+    ) -> Data | torch.utils.data.Subset[Data]:
         if not isinstance(index, (int, np.integer)):
             selected = index if isinstance(index, slice) else torch.as_tensor(index)
             return torch.utils.data.Subset(self, torch.arange(len(self))[selected].tolist())

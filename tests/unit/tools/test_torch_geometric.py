@@ -145,6 +145,8 @@ def test_only_what_the_first_graph_has_is_joined_and_it_must_be_everywhere():
     assert "extra" not in Batch.from_data_list([first, second])
     with pytest.raises(ValueError, match="don't agree in 'extra'"):
         Batch.from_data_list([second, first])
+    with pytest.raises(ValueError, match="give it num_nodes"):
+        Batch.from_data_list([Data(energy=torch.zeros(1))])
     with pytest.raises(ValueError, match="one graph at least"):
         Batch.from_data_list([])
 

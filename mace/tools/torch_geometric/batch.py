@@ -42,7 +42,7 @@ class Batch(Data):
             exclude_keys: names that are left out.
 
         Raises:
-            ValueError: a graph lacks a tensor of the first one or its number of nodes, or the shapes don't fit.
+            ValueError: a graph lacks its number of nodes or a tensor of the first one, or shapes differ.
         """
         if not data_list:
             raise ValueError("a batch needs one graph at least, got none")

@@ -111,6 +111,12 @@ def test_a_room_imports_only_rooms_below_it(module):
     assert not wrong, f"{module} ({room(module)}) must not import {sorted(wrong)}"
 
 
+def test_every_folder_is_a_package():
+    """A folder without __init__.py would be missing from the installed package."""
+    folders = {path.parent for path in MODULES.values()}
+    assert all((folder / "__init__.py").is_file() for folder in folders)
+
+
 def test_the_package_itself_imports_nothing():
     assert not imports("mace")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
+from configparser import ConfigParser
 from functools import cache
 from pathlib import Path
 
@@ -109,6 +111,18 @@ def test_a_room_imports_only_rooms_below_it(module):
     allowed = ALLOWED[room(module)] | {room(module)}
     wrong = {name for name in imports(module) if name.startswith("mace.") and room(name) not in allowed}
     assert not wrong, f"{module} ({room(module)}) must not import {sorted(wrong)}"
+
+
+def test_every_package_that_is_imported_is_declared():
+    settings = ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    options = settings["options"]["install_requires"]
+    optional = settings["options.extras_require"]
+    named = [*options.split(), optional["wandb"], optional["schedulefree"]]
+    declared = {re.match(r"[\w-]+", requirement)[0].replace("-", "_").lower() for requirement in named}
+    found = {name.split(".")[0] for module in MODULES for name in imports(module)}
+    outside = found - {"mace", *sys.stdlib_module_names}
+    assert {"pyyaml" if name == "yaml" else name.lower() for name in outside} <= declared
 
 
 def test_every_folder_is_a_package():

@@ -1,4 +1,4 @@
-"""Symmetric contraction: products of a node's features, coupled to equivariant outputs by weights per element.
+"""Symmetric contraction: products of a node's features, coupled to equivariant outputs.
 
 Reference: I. Batatia et al., "MACE: Higher Order Equivariant Message Passing Neural Networks for Fast and
 Accurate Force Fields", NeurIPS 2022, equations 10-11.
@@ -18,8 +18,9 @@ wrong parity never occur, and columns of odd parity are avoided where a monomial
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -168,28 +169,50 @@ class Contraction(torch.nn.Module):
         self.register_buffer(
             "rows", torch.tensor(rows).reshape(len(rows), -1).T.contiguous(), persistent=False
         )
-        self.register_buffer("form", self._bilinear_form(), persistent=False)
+        self.register_buffer("form", None, persistent=False)
+        self._refresh()
 
     def U_tensors(self, nu: int) -> torch.Tensor:  # noqa: N802 - the name other projects use
         """The coupling tensor of ``nu`` factors."""
-        return dict(self.named_buffers())[f"U_matrix_{nu}"]
+        return getattr(self, f"U_matrix_{nu}")
 
-    def _bilinear_form(self) -> torch.Tensor:
-        """All U matrices as forms between rows and columns, [K_nu + ... + K_1, (2l+1) * rows * columns]."""
+    def form_of(self, couplings: Sequence[torch.Tensor]) -> torch.Tensor:
+        """Couplings as bilinear forms between the rows and the columns.
+
+        Args:
+            couplings: for 1 .. nu factors, [2l+1, D ** factors, K].
+
+        Returns:
+            [K_nu + ... + K_1, (2l+1) * rows * columns], float64 on the CPU.
+        """
         _, moves = _layout(self.coupling_irreps, (1 - self.irrep_out.p) // 2, self.correlation)
         forms = []
-        for order in range(self.correlation, 0, -1):
-            entries, targets = (torch.from_numpy(array) for array in moves[order - 1])
-            coupling = self.U_tensors(order).cpu().double()
-            coupling = coupling.reshape(self.dim, self.coupling_irreps.dim**order, coupling.shape[-1])
-            form = coupling.new_zeros(self.dim, self.num_rows * self.num_columns, coupling.shape[-1])
-            form.index_add_(1, targets, coupling[:, entries])
-            forms.append(form.flatten(0, 1).T)
-        return torch.cat(forms).to(self.U_tensors(1))
+        for coupling, move in reversed(list(zip(couplings, moves, strict=True))):
+            entries, targets = (torch.from_numpy(array) for array in move)
+            source = coupling.cpu().double()[:, entries]
+            form = source.new_zeros(self.dim, self.num_rows * self.num_columns, coupling.shape[-1])
+            forms.append(form.index_add_(1, targets, source).flatten(0, 1).T)
+        return torch.cat(forms)
 
-    def _load_from_state_dict(self, *args, **kwargs) -> None:  # type: ignore[no-untyped-def]
+    def _refresh(self) -> None:
+        """Derive from the U matrices what the evaluation needs; the result depends on nothing else."""
+        if not self.U_matrix_1.is_meta:
+            orders = range(1, self.correlation + 1)
+            couplings = [self.U_tensors(order) for order in orders]
+            flat = [
+                u.reshape(self.dim, u.shape[-2] ** order, u.shape[-1])
+                for order, u in zip(orders, couplings, strict=True)
+            ]
+            self.form = self.form_of(flat).to(self.U_matrix_1)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
         super()._load_from_state_dict(*args, **kwargs)
-        self.form = self._bilinear_form()
+        self._refresh()
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Contraction:
+        super()._apply(fn, recurse)
+        self._refresh()
+        return self
 
     def contract(self, factors: torch.Tensor, columns: torch.Tensor, counts: list[int]) -> torch.Tensor:
         """The contraction of nodes that are sorted by element.

@@ -103,6 +103,8 @@ def _same(a: Any, b: Any) -> bool:
         return len(a) == len(b) and all(map(_same, a, b))
     if isinstance(a, dict):
         return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    if isinstance(a, type):
+        return a is b
     if dataclasses.is_dataclass(a):
         return all(_same(getattr(a, field.name), getattr(b, field.name)) for field in dataclasses.fields(a))
     if type(a).__eq__ is object.__eq__:

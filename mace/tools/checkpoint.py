@@ -20,6 +20,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile, ZipFile
 
 import torch
 
@@ -196,8 +197,10 @@ def _read(path: str | Path, mmap: bool = False, device: torch.device | str | Non
         InputError: it was written by a newer version of this program.
     """
     try:
+        if not mmap:
+            _check_bits(path)
         checkpoint = torch.load(path, map_location=device or "cpu", weights_only=True, mmap=mmap)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, ValueError) as error:
+    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, ValueError, BadZipFile) as error:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise UnreadableCheckpoint(f"the checkpoint {path} cannot be read: {reason}") from error
     if not isinstance(checkpoint, dict) or not {"model", "optimizer", "lr_scheduler"} <= set(checkpoint):
@@ -213,6 +216,14 @@ def _read(path: str | Path, mmap: bool = False, device: torch.device | str | Non
     if "epoch" not in checkpoint and info is None:
         raise UnreadableCheckpoint(f"neither the content nor the name of {path} says the epoch")
     return checkpoint if "epoch" in checkpoint else {**checkpoint, "epoch": info.epochs}
+
+
+def _check_bits(path: str | Path) -> None:
+    """Compare every entry of the archive with its checksum, which torch.load does not."""
+    with ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise BadZipFile(f"its entry {damaged} is damaged")
 
 
 def _read_or_warn(path: Path, mmap: bool = False) -> Checkpoint | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import sys
 import time
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -187,26 +189,25 @@ class Trainer:
 
     def _begin_epoch(self, epoch: int, train_sampler: Any | None) -> None:
         """Set learning rates, loss and the order of the configurations."""
-        if self.swa is not None and epoch >= self.swa.start:
-            self._step_stage_two(epoch)
-        elif self.progress.schedule_is_due:
-            self.lr_scheduler.step(metrics=self.progress.last_loss)
-            self.progress.schedule_is_due = False
         if train_sampler is not None:
             train_sampler.set_epoch(epoch)
+        with warnings.catch_warnings():
+            # torch wants a step of the optimiser first; after a restart that was in another process.
+            warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
+            if self.swa is not None and epoch >= self.swa.start:
+                self._enter_stage_two()
+                self.swa.scheduler.step()
+            elif self.progress.schedule_is_due:
+                self.lr_scheduler.step(metrics=self.progress.last_loss)
+        self.progress.schedule_is_due = False
 
-    def _step_stage_two(self, epoch: int) -> None:
-        if not self.progress.stage_two:
-            logging.info("Changing loss based on Stage Two Weights")
-            self.progress.stage_two = True
-            self.progress.lowest_loss = float("inf")
-            self.progress.num_unimproved = 0
-        if epoch == 0:
-            # No step of the optimiser yet, and torch wants one before the first of a schedule.
-            for group in self.optimizer.param_groups:
-                group["lr"] = group.get("swa_lr", group["lr"])
-        else:
-            self.swa.scheduler.step()
+    def _enter_stage_two(self) -> None:
+        if self.progress.stage_two:
+            return
+        logging.info("Changing loss based on Stage Two Weights")
+        self.progress.stage_two = True
+        self.progress.lowest_loss = math.inf
+        self.progress.num_unimproved = 0
 
     def _end_epoch(self, epoch: int, valid_loaders: Mapping[str, Iterable[Any]]) -> bool:
         """Evaluate if it is time, save, and say whether to go on."""
@@ -232,7 +233,7 @@ class Trainer:
         """Evaluate every head, under averaged weights except before training; the last head's loss."""
         averaged = self.ema is not None and epoch is not None
         results: dict[str, Metrics] = {}
-        loss = float("nan")
+        loss = math.nan
         with self.ema.average_parameters() if averaged else nullcontext():
             for head, loader in valid_loaders.items():
                 loss, metrics = evaluate(

@@ -8,7 +8,7 @@ import time
 
 import pytest
 import torch
-from processes import free_port, on_one_process, run_ranks
+from tests.distributed.processes import free_port, on_one_process, run_ranks
 from torch import nn
 
 from mace.exceptions import InputError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,8 @@ def edit(path: Path, *replacements: tuple[str, str], line: int | None = None) ->
     return path
 
 
-def make_plan(folder: Path, **flags: Any) -> TrainPlan:
-    """The plan of a run in ``folder`` with the files train.xyz and valid.xyz in it, if no others are given.
+def parse(folder: Path, **flags: Any) -> Namespace:
+    """The arguments of a run in ``folder`` on its files train.xyz and valid.xyz, if no others are given.
 
     A flag of value None is left out; True stands for a flag without value.
     """
@@ -57,4 +58,9 @@ def make_plan(folder: Path, **flags: Any) -> TrainPlan:
         for name, value in merged.items()
         if value is not None
     ]
-    return TrainPlan.from_namespace(build_default_arg_parser().parse_args(words))
+    return build_default_arg_parser().parse_args(words)
+
+
+def make_plan(folder: Path, **flags: Any) -> TrainPlan:
+    """The plan of such a run."""
+    return TrainPlan.from_namespace(parse(folder, **flags))

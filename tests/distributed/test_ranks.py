@@ -8,11 +8,11 @@ import time
 
 import pytest
 import torch
-from tests.distributed.processes import free_port, on_one_process, run_ranks
 from torch import nn
 
 from mace.exceptions import InputError
 from mace.tools.distributed import Ranks
+from tests.distributed.processes import free_port, on_one_process, run_ranks
 
 pytestmark = pytest.mark.multirank
 

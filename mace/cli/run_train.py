@@ -122,13 +122,12 @@ def save_stage(
         if trainer.load_best(stage_two=stage_two) is None:
             continue  # the trainer has said why
         reached.append(stage_two)
-        told_to_all(ranks, partial(write_models, model, config, probe_batch(loaders, ranks), plan, stage_two))
+        told_to_all(ranks, partial(write_models, model, config, loaders, plan, stage_two))
     for stage_two in reached:
         epoch = trainer.load_best(stage_two=stage_two)
         logging.info("Computing metrics for training, validation, and test sets")
-        logging.info(
-            "Loaded Stage %s model from epoch %s for evaluation", "two" if stage_two else "one", epoch
-        )
+        stage = "two" if stage_two else "one"
+        logging.info("Loaded Stage %s model from epoch %s for evaluation", stage, epoch)
         for title, sets in evaluated_sets(loaders, plan.report.skip_evaluate_heads):
             if sets:
                 table = create_error_table(
@@ -144,50 +143,38 @@ def save_stage(
                 logging.info("Error-table on %s:\n%s", title, table)
 
 
-def probe_batch(loaders: Loaders, ranks: Ranks) -> dict[str, torch.Tensor]:
-    """The first validation batch: what is saved must give the live model's energies and forces for it."""
-    first = next(iter(loaders.valid.values()))
-    return next(iter(first)).to(ranks.device).to_dict()
-
-
 def evaluated_sets(loaders: Loaders, left_out: Sequence[str]) -> list[tuple[str, dict[str, DataLoader]]]:
     """Title and data sets of each error table; the heads ``left_out`` are in none."""
+    endings = tuple(f"_{head}" for head in left_out)
 
     def kept(sets: dict[str, DataLoader]) -> dict[str, DataLoader]:
-        return {
-            name: loader
-            for name, loader in sets.items()
-            if not name.endswith(tuple(f"_{head}" for head in left_out))
-        }
+        return {name: loader for name, loader in sets.items() if not name.endswith(endings)}
 
     valid = {f"valid_{head}": loader for head, loader in loaders.valid.items()}
     return [("TRAIN and VALID", kept(loaders.train_evaluation | valid)), ("TEST", kept(loaders.tests))]
 
 
 def write_models(
-    model: torch.nn.Module,
-    config: dict[str, Any],
-    probe: dict[str, torch.Tensor],
-    plan: TrainPlan,
-    stage_two: bool,
+    model: torch.nn.Module, config: dict[str, Any], loaders: Loaders, plan: TrainPlan, stage_two: bool
 ) -> None:
-    """Write the files of one stage: the model under tag and name of the run, and its TorchScript archive."""
+    """Write the files of one stage: the model under tag and name of the run, and its TorchScript archive.
+
+    What is saved must give the live model's energies, forces and Fermi levels for the first validation batch.
+    """
+    probe = next(iter(loaders.valid[plan.data.head_names[0]])).to_dict()
     model_to_save = rebuild(model)
     if plan.model.enable_cueq:
         logging.info("Converting CUEQ model back to E3NN")
         with disable_e3nn_codegen():
             model_to_save = to_e3nn(model_to_save, config)
-    for path in (
-        plan.paths.tagged_model_file(stage_two=stage_two),
-        plan.paths.model_file(stage_two=stage_two),
-    ):
+    paths = plan.paths
+    for path in (paths.tagged_model_file(stage_two=stage_two), paths.model_file(stage_two=stage_two)):
         logging.info("Saving model to %s", path)
         save_model(model_to_save, path, live=model, probe=probe)
-    compiled = plan.paths.compiled_file(stage_two=stage_two)
+    compiled = paths.compiled_file(stage_two=stage_two)
     logging.info("Compiling model, saving metadata to %s", compiled)
-    save_compiled(
-        model_to_save, compiled, live=model, probe=probe, extra_files={"commit.txt": print_git_commit()}
-    )
+    extra_files = {"commit.txt": print_git_commit()}
+    save_compiled(model_to_save, compiled, live=model, probe=probe, extra_files=extra_files)
 
 
 if __name__ == "__main__":

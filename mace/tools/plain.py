@@ -53,6 +53,7 @@ class RebuildError(RuntimeError):
 
 def model_class(name: str) -> type:
     """The decorated class called ``name`` (module.qualified_name), imported only if it is in this package."""
+    name = str(name)
     if name not in MODEL_CLASSES:
         _import_own(name)
     if name not in MODEL_CLASSES:
@@ -68,7 +69,7 @@ def name_of(cls: type) -> str:
 def _import_own(name: str) -> Any:
     """The class *defined* as ``name`` in this package; names that lead elsewhere by an import are refused."""
     module_name, _, attribute = name.rpartition(".")
-    if not isinstance(name, str) or module_name.partition(".")[0] != _PACKAGE:
+    if module_name.partition(".")[0] != _PACKAGE:
         raise RebuildError(f"{name!r} lies outside the package {_PACKAGE!r}")
     try:
         found = getattr(importlib.import_module(module_name), attribute)
@@ -218,14 +219,14 @@ def _decode_dtype(name: str) -> torch.dtype:
 
 
 def _decode_class(name: str) -> type:
-    cls = MODEL_CLASSES.get(name) or _import_own(name)
+    cls = MODEL_CLASSES.get(str(name)) or _import_own(str(name))
     if not issubclass(cls, torch.nn.Module):
         raise ValueError("not a module class")
     return cls
 
 
 def _decode_settings(name: str, plain: dict[str, Any]) -> Any:
-    cls = _import_own(name)
+    cls = _import_own(str(name))
     if not dataclasses.is_dataclass(cls):
         raise ValueError("not a settings class")
     return cls(**{field: decode(item) for field, item in plain["fields"].items()})

@@ -26,7 +26,7 @@ class GraphRecipe:
     dtype: str  # "float32" or "float64"
 
 
-class GraphSet(torch.utils.data.Dataset):
+class GraphSet(torch.utils.data.Dataset[AtomicData]):
     """The graphs of some configurations, each built at its first use and kept.
 
     A rank therefore holds the graphs it has met, not those of the others.

@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import ConcatDataset, DistributedSampler, Subset
 
 from mace.arguments.plans import DataPlan, TrainPlan
+from mace.data import AtomicData
 from mace.tools.distributed import Ranks
 from mace.tools.graphs import GraphSet, RunGraphs, share
 from mace.tools.torch_geometric import DataLoader
@@ -24,7 +25,7 @@ class Loaders:
     """
 
     train: DataLoader
-    train_sampler: DistributedSampler  # call set_epoch before every epoch
+    train_sampler: DistributedSampler[AtomicData]  # call set_epoch before every epoch
     train_evaluation: dict[str, DataLoader]  # "train_<head>"
     valid: dict[str, DataLoader]  # "<head>"
     tests: dict[str, DataLoader]  # "<config_type>_<head>"
@@ -40,9 +41,9 @@ def build_loaders(graphs: RunGraphs, plan: TrainPlan, ranks: Ranks) -> Loaders:
     training set is reduced, with a warning.
     """
     settings = _loader_settings(plan.data, ranks)
-    training = ConcatDataset(list(graphs.train.values()))
+    training: ConcatDataset[AtomicData] = ConcatDataset(list(graphs.train.values()))
     batch_size = _fitting_batch_size(plan.data.batch_size, len(training), ranks.world_size)
-    sampler = DistributedSampler(
+    sampler: DistributedSampler[AtomicData] = DistributedSampler(
         training, ranks.world_size, ranks.rank, shuffle=True, seed=plan.seed, drop_last=True
     )
     train = DataLoader(

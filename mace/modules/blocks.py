@@ -37,6 +37,22 @@ from mace.modules.radial import (
 )
 from mace.modules.wrapper_ops import Linear, SymmetricContractionWrapper
 
+__all__ = [
+    "AtomicEnergiesBlock",
+    "EquivariantProductBasisBlock",
+    "InteractionBlock",
+    "LinearNodeEmbeddingBlock",
+    "LinearReadoutBlock",
+    "NonLinearReadoutBlock",
+    "RadialEmbeddingBlock",
+    "RealAgnosticAttResidualInteractionBlock",
+    "RealAgnosticDensityInteractionBlock",
+    "RealAgnosticDensityResidualInteractionBlock",
+    "RealAgnosticInteractionBlock",
+    "RealAgnosticResidualInteractionBlock",
+    "ScaleShiftBlock",
+]
+
 Gate = Callable[[Tensor], Tensor]
 
 RADIAL_BASES: dict[str, Callable[[float, int], torch.nn.Module]] = {
@@ -152,7 +168,7 @@ class ScaleShiftBlock(StateAdapter):
         self.register_buffer("shift", torch.as_tensor(shift).to(dtype))
 
     def forward(self, x: Tensor, head: Tensor) -> Tensor:
-        """x [n_atoms] with the head index [n_atoms] of each atom."""
+        """Values [n_atoms] and the head index [n_atoms] of each atom -> [n_atoms]."""
         return torch.atleast_1d(self.scale)[head] * x + torch.atleast_1d(self.shift)[head]
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ from mace.modules._fermi import (
     scalar_readout,
 )
 from mace.modules._interaction import InteractionBlock
-from mace.modules._state import StateAdapter, drop_unused
+from mace.modules._state import drop_unused
 from mace.modules._trunk import Evaluation, Graph, Trunk, mean_of_atoms
 from mace.modules.blocks import ScaleShiftBlock
 from mace.tools.rebuild import records_config

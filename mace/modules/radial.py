@@ -73,7 +73,9 @@ class ChebychevBasis(torch.nn.Module):
 
     def __init__(self, r_max: float, num_basis: int = 8, rescale: bool = True) -> None:
         super().__init__()
-        self.register_buffer("n", torch.arange(1, num_basis + 1, dtype=torch.get_default_dtype()).unsqueeze(0))
+        self.register_buffer(
+            "n", torch.arange(1, num_basis + 1, dtype=torch.get_default_dtype()).unsqueeze(0)
+        )
         self.num_basis = num_basis
         self.r_max = r_max
         self.rescale = rescale

@@ -7,6 +7,7 @@ import contextlib
 import importlib
 import io
 import sys
+import warnings
 from argparse import Namespace
 from importlib import metadata
 from pathlib import Path
@@ -30,10 +31,19 @@ def _launch(module: str, parser: argparse.ArgumentParser) -> None:
     try:
         args = _parse(parser)
         _look_for_mace_torch()
+        _quieten_scripting()
         importlib.import_module(module).run(args)
     except InputError as error:
         _report(f"{parser.prog}: error: {error}")
         sys.exit(1)
+
+
+def _quieten_scripting() -> None:
+    """Drop warnings about e3nn's own code, which come by the dozen and tell a user nothing to do."""
+    warnings.filterwarnings(
+        "ignore", message="The TorchScript type system doesn't support instance-level annotations"
+    )
+    warnings.filterwarnings("ignore", message=r"`torch\.jit\.\w+` is deprecated", category=DeprecationWarning)
 
 
 def _parse(parser: argparse.ArgumentParser) -> Namespace:

@@ -59,13 +59,14 @@ def run(args: Namespace) -> None:
         graphs = build_graphs(heads, plan, ranks)
         statistics = measure(heads, graphs, plan, ranks)
         model_class, config = model_class_and_config(plan.model, statistics)
+        output_args = requested_outputs(plan)
         log_model(plan.model)
         model = build_model(model_class, config, plan.default_dtype).to(ranks.device)
         if plan.model.enable_cueq:
             logging.info("Converting model to CUEQ for accelerated training")
             model = to_cueq(model, config)
         loaders = build_loaders(graphs, plan, ranks)
-        trainer = build_trainer(model, loaders, plan, ranks)
+        trainer = build_trainer(model, output_args, loaders, plan, ranks)
         if plan.training.restart_latest:
             trainer.restart()
         trainer.fit(loaders.train, loaders.valid, loaders.train_sampler)
@@ -73,7 +74,9 @@ def run(args: Namespace) -> None:
         logging.info("Done")
 
 
-def build_trainer(model: torch.nn.Module, loaders: Loaders, plan: TrainPlan, ranks: Ranks) -> Trainer:
+def build_trainer(
+    model: torch.nn.Module, output_args: dict[str, bool], loaders: Loaders, plan: TrainPlan, ranks: Ranks
+) -> Trainer:
     """Losses, optimiser, schedule, averaging, stage two and checkpoints around the model."""
     loss_fn = build_loss(plan.loss, stage_two=False).to(ranks.device)
     optimizer = build_optimizer(model, plan.optim)
@@ -87,7 +90,7 @@ def build_trainer(model: torch.nn.Module, loaders: Loaders, plan: TrainPlan, ran
         swa=build_stage_two(optimizer, build_loss(plan.loss, stage_two=True).to(ranks.device), plan.stages),
         plan=plan.training,
         max_grad_norm=plan.optim.clip_grad,
-        output_args=requested_outputs(plan),
+        output_args=output_args,
         ranks=ranks,
         checkpoints=CheckpointHandler(
             directory=plan.paths.checkpoints_dir,

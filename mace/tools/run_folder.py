@@ -31,10 +31,7 @@ def open_run(plan: TrainPlan, ranks: Ranks) -> None:
     logging.info("MACE version: %s", mace.__version__)
     logging.debug("Configuration: %s", plan)
     logging.info(device_line(ranks.device))
-    logging.info(
-        "Launched by %s: %d process%s, back end %s",
-        ranks.launcher, ranks.world_size, "" if ranks.world_size == 1 else "es", ranks.backend or "none",
-    )  # fmt: skip
+    logging.info(launch_line(ranks))
     logging.info("This run writes:")
     for description, path in plan.paths.writes(stage_two=plan.stages is not None):
         logging.info("  %-26s %s", description, path)
@@ -52,6 +49,14 @@ def require_writable(folder: Path) -> None:
             f"cannot write to the folder '{folder}' ({reason}): choose others with --work_dir, --log_dir, "
             "--model_dir, --checkpoints_dir and --results_dir"
         ) from error
+
+
+def launch_line(ranks: Ranks) -> str:
+    """How the run was started: launcher, number of processes and their back end."""
+    if ranks.backend is None:
+        return "One process, without a launcher"
+    processes = "1 process" if ranks.world_size == 1 else f"{ranks.world_size} processes"
+    return f"{processes}, launched by {ranks.launcher}, back end {ranks.backend}"
 
 
 def device_line(device: torch.device) -> str:

@@ -80,7 +80,7 @@ def build_trainer(
     """Losses, optimiser, schedule, averaging, stage two and checkpoints around the model."""
     loss_fn = build_loss(plan.loss, stage_two=False).to(ranks.device)
     optimizer = build_optimizer(model, plan.optim)
-    announce_optimization(model, loss_fn, len(loaders.train), plan)
+    announce_optimization(model, loss_fn, loaders, plan)
     return Trainer(
         model=model,
         loss_fn=loss_fn,

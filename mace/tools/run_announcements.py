@@ -6,13 +6,14 @@ import logging
 
 import torch
 
+from mace.tools.loaders import Loaders
 from mace.tools.losses import stage_two_text
 from mace.tools.plans import TrainPlan
 from mace.tools.torch_tools import count_parameters
 
 
 def announce_optimization(
-    model: torch.nn.Module, loss_fn: torch.nn.Module, steps_per_epoch: int, plan: TrainPlan
+    model: torch.nn.Module, loss_fn: torch.nn.Module, loaders: Loaders, plan: TrainPlan
 ) -> None:
     """Parameters, optimiser, batches, averaging, number of updates, learning rate, loss and stage two."""
     optim = plan.optim
@@ -20,10 +21,10 @@ def announce_optimization(
     logging.info("")
     logging.info("===========OPTIMIZER INFORMATION===========")
     logging.info("Using %s as parameter optimizer", optim.optimizer.upper())
-    logging.info("Batch size: %d", plan.data.batch_size)
+    logging.info("Batch size: %d", loaders.batch_size)
     if optim.ema:
         logging.info("Using Exponential Moving Average with decay: %s", optim.ema_decay)
-    logging.info("Number of gradient updates: %d", plan.training.max_num_epochs * steps_per_epoch)
+    logging.info("Number of gradient updates: %d", plan.training.max_num_epochs * len(loaders.train))
     logging.info("Learning rate: %s, weight decay: %s", optim.lr, optim.weight_decay)
     logging.info(loss_fn)
     if plan.stages is not None:

@@ -45,9 +45,11 @@ def trees(tmp_path_factory):
 
 def train(tree: Path, folder: Path, *flags: str, fault: str | None = None) -> Finished:
     """Train run "m" for one epoch on two ranks with the package of a tree."""
-    folder.mkdir()
+    if not folder.exists():
+        folder.mkdir()
+        tiny_data(folder)
     env = {"SAVE_FAULT": fault, "PYTHONPATH": str(FAULTS)} if fault else {}
-    return two([*CP, "--name=m", "--max_num_epochs=1", *flags], tiny_data(folder), tree=tree, env=env)
+    return two([*CP, "--name=m", "--max_num_epochs=1", *flags], folder, tree=tree, env=env)
 
 
 def model_files(folder: Path) -> list[str]:
@@ -99,7 +101,7 @@ def test_0003_an_interrupted_write_leaves_half_a_model_without_the_atomic_writer
     assert list((guarded.folder / "checkpoints").glob("*.pt")), "the checkpoints stay"
     if fault == "full":
         assert "checkpoints/m_run-1.model" in guarded.output and "File too large" in guarded.output
-    assert_saved(train(trees[3], tmp_path / "afterwards", "--restart_latest"), trees[3])
+    assert_saved(train(trees[3], guarded.folder, "--restart_latest"), trees[3])
 
 
 def test_the_committed_stack_is_clean():

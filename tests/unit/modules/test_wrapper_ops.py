@@ -121,7 +121,7 @@ def assert_same_numbers(
 def test_both_back_ends_have_the_same_state_and_the_same_numbers(name):
     build, draw_inputs = OPERATIONS[name]
     ours, theirs = build(None), build(CUEQ)
-    assert list(ours.state_dict()) == list(theirs.state_dict())
+    assert ours.state_dict().keys() == theirs.state_dict().keys()
     theirs.load_state_dict(ours.state_dict())
     assert_same_numbers(ours, theirs, draw_inputs(ours))
 

@@ -68,6 +68,12 @@ def _mean_over_labelled(ref: Any, values: Tensor) -> Tensor:
     return (values * labelled).sum() / labelled.sum().clamp(min=1.0)
 
 
+def _num_labelled(ref: Any) -> int:
+    """Number of graphs that have a Fermi level."""
+    flag = getattr(ref, "potential_flag", None)
+    return ref.num_graphs if flag is None else int(flag.sum())
+
+
 # Squared errors
 
 
@@ -279,8 +285,25 @@ class WeightedSum(torch.nn.Module):
 
     def forward(self, ref: Any, pred: Predictions) -> Tensor:
         """The loss of a batch of labels and the predictions for it, a scalar."""
-        values = [(self.get_buffer(f"{name}_weight"), term(ref, pred)) for name, term in self._terms.items()]
-        return torch.stack([weight.to(value.dtype) * value for weight, value in values]).sum()
+        return torch.stack(list(self._weighted_terms(ref, pred).values())).sum()
+
+    def counted_terms(self, ref: Any, pred: Predictions) -> dict[str, tuple[Tensor, Tensor]]:
+        """The summands of the loss, and of how many graphs, atoms or labels each is the mean.
+
+        With them the loss of a set follows from those of its batches, whatever the batches: sum over terms of
+        (sum of value * count) / (sum of counts).
+        """
+        counts = {"forces": ref.batch.numel(), "potential": _num_labelled(ref)}
+        return {
+            name: (value, value.new_tensor(counts.get(name, ref.num_graphs)))
+            for name, value in self._weighted_terms(ref, pred).items()
+        }
+
+    def _weighted_terms(self, ref: Any, pred: Predictions) -> dict[str, Tensor]:
+        values = {name: term(ref, pred) for name, term in self._terms.items()}
+        return {
+            name: self.get_buffer(f"{name}_weight").to(value.dtype) * value for name, value in values.items()
+        }
 
     def __repr__(self) -> str:
         weights = [f"{name}={float(weight):.3f}" for name, weight in self.named_buffers()]

@@ -60,7 +60,8 @@ def evaluate(
         ranks: the processes of the run; None for this process alone.
 
     Returns:
-        loss averaged over the configurations, and the metrics with ``time`` in seconds; see ``metrics.py``.
+        loss over all configurations, whatever the batches, and the metrics with ``time`` in seconds; see
+        ``metrics.py``.
     """
     ranks = Ranks.single(device) if ranks is None else ranks
     started = time.monotonic()

@@ -121,32 +121,56 @@ class MetricsAccumulator:
 
     def __init__(self, loss_fn: nn.Module) -> None:
         self._loss_fn = loss_fn
-        self._loss_sum = 0.0
-        self._num_graphs = 0
+        self._loss_sums: dict[str, tuple[float, float]] = {}  # of value * count, of counts
         self._samples: dict[str, ErrorSample] = {}
 
     def update(self, batch: Any, output: Mapping[str, Tensor | None]) -> None:
         """Add a batch of labelled graphs and what the model predicts for them."""
-        self._loss_sum += self._loss_fn(pred=output, ref=batch).item() * batch.num_graphs
-        self._num_graphs += batch.num_graphs
+        terms = counted_terms(self._loss_fn, batch, output)
+        numbers = torch.stack([number for term in terms.values() for number in term]).tolist()
+        for name, value, count in zip(terms, numbers[::2], numbers[1::2], strict=True):
+            total, counted = self._loss_sums.get(name, (0.0, 0.0))
+            self._loss_sums[name] = (total + value * count, counted + count)
         for quantity in _QUANTITIES:
             quantity.compare(batch, output, self._samples)
 
     def compute(self, ranks: Ranks) -> tuple[float, Metrics]:
-        """Mean loss over the configurations and the metrics, the same on every process. All must call this.
+        """Loss and metrics, the same on every process. All must call this.
 
-        Quantities without a label or a prediction are absent from the metrics. Without any configuration the
-        loss is nan.
+        The loss is what ``loss_fn`` would give for all configurations in one batch, or, if it does not say
+        how to put that together from its batches, the mean over the configurations of their batches' losses;
+        nan without any configuration. Quantities without a label or a prediction are absent from the metrics.
         """
-        loss_sum, num_graphs = ranks.sum(
-            torch.tensor([self._loss_sum, self._num_graphs], dtype=torch.float64)
-        ).tolist()
-        loss = loss_sum / num_graphs if num_graphs else math.nan
+        loss = _mean_loss(ranks.gather(self._loss_sums))
         statistics = reduce_samples(self._samples, ranks)
         metrics: Metrics = {"loss": loss}
         for quantity in _QUANTITIES:
             metrics.update(quantity.report(statistics))
         return loss, metrics
+
+
+def counted_terms(
+    loss_fn: nn.Module, batch: Any, output: Mapping[str, Tensor | None]
+) -> dict[str, tuple[Tensor, Tensor]]:
+    """The summands of the loss of a batch, each with the number of elements that it is the mean of.
+
+    Losses that have no method of that name are one mean over the graphs.
+    """
+    if hasattr(loss_fn, "counted_terms"):
+        return loss_fn.counted_terms(pred=output, ref=batch)
+    loss = loss_fn(pred=output, ref=batch)
+    return {"loss": (loss, loss.new_tensor(batch.num_graphs))}
+
+
+def _mean_loss(shares: list[dict[str, tuple[float, float]]]) -> float:
+    """The loss of a set from the sums of its shares."""
+    names = sorted(set().union(*shares))
+    means = []
+    for name in names:
+        found = [share[name] for share in shares if name in share]
+        total, counted = sum(value for value, _ in found), sum(count for _, count in found)
+        means.append(total / counted if counted else 0.0)
+    return sum(means) if names else math.nan
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,17 @@ def nn_loss():
     return Energies()
 
 
-def test_d1_the_loss_is_the_mean_over_configurations():
+def test_d1_the_loss_is_that_of_all_configurations_in_one_batch():
+    configurations = frames(7)
+    configurations[2].potential = configurations[3].potential = None
+    whole = next(iter(loader(configurations, 7)))
+    expected = LOSS(ref=whole, pred=ToyModel()(whole.to_dict())).item()
+    for batch_size in (1, 2, 3, 7):
+        loss, metrics = evaluate(ToyModel(), LOSS, loader(configurations, batch_size), OUTPUTS, CPU)
+        assert loss == close(expected) and metrics["loss"] == loss
+
+
+def test_d1_a_loss_without_counts_is_averaged_over_the_configurations():
     configurations = frames(7)
     model = ToyModel()
     singles = [evaluate(model, nn_loss(), loader([config]), OUTPUTS, CPU)[0] for config in configurations]
@@ -109,10 +119,10 @@ def test_reports_13_14_several_ranks_find_the_same_numbers(world_size, count):
     for config in configurations[1:]:
         config.potential = None  # one rank alone has a labelled Fermi level
     models = [ToyModel() for _ in range(world_size)]
-    loss, metrics = evaluate(models[0], nn_loss(), loader(configurations, 2), OUTPUTS, CPU)
+    loss, metrics = evaluate(models[0], LOSS, loader(configurations, 2), OUTPUTS, CPU)
 
     def share(ranks):
-        return evaluate(models[ranks.rank], nn_loss(), loader(configurations, 2, ranks), OUTPUTS, CPU, ranks)
+        return evaluate(models[ranks.rank], LOSS, loader(configurations, 2, ranks), OUTPUTS, CPU, ranks)
 
     found = in_threads(world_size, share)
     del metrics["time"]

@@ -36,7 +36,7 @@ from tests.patches.toy import (
 @pytest.fixture
 def toy(tmp_path):
     """A repository with three patches."""
-    return make_repository(tmp_path / "toy", simple_levels())
+    return make_repository(tmp_path / "a toy", simple_levels())
 
 
 # ---- pop and push
@@ -364,16 +364,16 @@ def test_a_new_patch_in_the_middle(toy):
 
 
 def test_import_levels_wants_the_working_tree_as_the_last_level(toy, tmp_path):
-    folders = [f"{number:04}-step-{number}={tmp_path}/toy-level-{number}" for number in (1, 2)]
+    folders = [f"{number:04}-step-{number}={tmp_path}/a toy-level-{number}" for number in (1, 2)]
     before = everything(toy)
-    printed = patches(toy, "import-levels", tmp_path / "toy-level-0", *folders, status=1)
+    printed = patches(toy, "import-levels", tmp_path / "a toy-level-0", *folders, status=1)
     assert "mace/room/new.py" in printed
     assert everything(toy) == before
 
 
 def test_import_levels_keeps_headers(toy, tmp_path):
-    folders = [f"{number:04}-step-{number}={tmp_path}/toy-level-{number}" for number in (1, 2, 3)]
-    assert "up to date" in patches(toy, "import-levels", tmp_path / "toy-level-0", *folders)
+    folders = [f"{number:04}-step-{number}={tmp_path}/a toy-level-{number}" for number in (1, 2, 3)]
+    assert "up to date" in patches(toy, "import-levels", tmp_path / "a toy-level-0", *folders)
 
 
 # ---- verify

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch import nn
 
 from mace.exceptions import InputError
+from mace.tools.torch_tools import available_device
 
 T = TypeVar("T")
 
@@ -256,9 +257,9 @@ def _place(launch: Launch | None, device: str) -> Ranks:
     Raises:
         InputError: the device does not exist here, or it cannot be used by several processes.
     """
-    chosen = _existing_device(device)
+    chosen = available_device(device)
     if launch is None:
-        return Ranks.single(chosen)
+        return Ranks.single(torch.device("cuda", chosen.index or 0) if chosen.type == "cuda" else chosen)
     if chosen.type not in _BACKENDS:
         raise InputError(
             f"--device {device} works in one process only; several can train on {' or '.join(_BACKENDS)}"
@@ -273,29 +274,6 @@ def _place(launch: Launch | None, device: str) -> Ranks:
         backend=_BACKENDS[chosen.type],
         launcher=launch.launcher,
     )
-
-
-def _existing_device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise InputError(
-            f"--device {name} is not a device torch knows; choose cpu, cuda, mps or xpu"
-        ) from None
-    available = {
-        "cpu": lambda: True,
-        "cuda": torch.cuda.is_available,
-        "mps": torch.backends.mps.is_available,
-        "xpu": torch.xpu.is_available,
-    }
-    if device.type not in available:
-        raise InputError(f"--device {name} cannot be used for training; choose cpu, cuda, mps or xpu")
-    if not available[device.type]():
-        raise InputError(
-            f"--device {name}: torch {torch.__version__} finds no {device.type} device on this machine; use "
-            "--device cpu, or install a torch build and a driver for it"
-        )
-    return device
 
 
 def _local_gpu(launch: Launch, device: torch.device) -> torch.device:

@@ -71,8 +71,8 @@ def voigt_to_matrix(t: Tensor) -> Tensor:
     raise InputError(f"a stress or virial has shape (6,), (9,) or (3, 3), got {tuple(t.shape)}")
 
 
-def init_device(device_str: str) -> torch.device:
-    """The torch device of that name, with a line about it in the log.
+def available_device(device_str: str) -> torch.device:
+    """The torch device of that name.
 
     Raises:
         InputError: this installation of torch or this machine lacks the device.
@@ -90,15 +90,25 @@ def init_device(device_str: str) -> torch.device:
         raise InputError(
             f"device {device_str!r} was asked for, but torch {torch.__version__} finds none; use --device=cpu"
         )
-    device = torch.device(device_str)
-    if kind == "cuda":
+    try:
+        device = torch.device(device_str)
+    except RuntimeError:
+        raise InputError(f"{device_str!r} is no name of a device, such as cpu, cuda or cuda:0") from None
+    if kind == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
+        raise InputError(
+            f"device {device_str!r} was asked for, but there are only {torch.cuda.device_count()}"
+        )
+    return device
+
+
+def init_device(device_str: str) -> torch.device:
+    """The torch device of that name, with a line about it in the log; errors as :func:`available_device`."""
+    device = available_device(device_str)
+    if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
-        if index >= torch.cuda.device_count():
-            raise InputError(
-                f"device {device_str!r} was asked for, but there are only {torch.cuda.device_count()}"
-            )
         logging.info(f"CUDA version: {torch.version.cuda}, CUDA device: {index}")
     else:
+        kind = device.type
         logging.info("Using CPU" if kind == "cpu" else f"Using {kind.upper()} GPU acceleration")
     return device
 

@@ -85,12 +85,9 @@ def _attributes(live: dict[str, Any], copy: dict[str, Any]) -> _Difference:
 
 def _same(a: Any, b: Any) -> bool:
     if _is_function(a) and _is_function(b):
-        # Scripted and plain forms of one function count as the same.
-        return (
-            a is b
-            or isinstance(a, torch.jit.ScriptFunction)
-            or getattr(a, "__qualname__", None) == getattr(b, "__qualname__", None)
-        )
+        # Scripted and plain forms of one function count as the same, and closures made anew each time too.
+        scripted = any(isinstance(function, torch.jit.ScriptFunction) for function in (a, b))
+        return scripted or _function_name(a) == _function_name(b)
     if type(a) is not type(b):
         return False
     if isinstance(a, torch.Tensor):
@@ -116,3 +113,7 @@ def _same(a: Any, b: Any) -> bool:
 
 def _is_function(value: Any) -> bool:
     return inspect.isroutine(value) or isinstance(value, torch.jit.ScriptFunction)
+
+
+def _function_name(function: Any) -> tuple[Any, Any]:
+    return getattr(function, "__module__", None), getattr(function, "__qualname__", None)

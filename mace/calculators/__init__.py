@@ -1,0 +1,5 @@
+"""Models as calculators of ASE."""
+
+from .mace import MACECalculator
+
+__all__ = ["MACECalculator"]

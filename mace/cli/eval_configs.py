@@ -1,0 +1,101 @@
+"""Label the frames of a file with a model: the command ``mace_eval_configs``."""
+
+from __future__ import annotations
+
+import io
+from argparse import Namespace
+from collections.abc import Sequence
+
+import ase
+import ase.io
+import numpy as np
+import torch
+
+from mace.arguments.eval_flags import check_eval_args
+from mace.arguments.parsers import build_eval_arg_parser
+from mace.calculators.inputs import ModelInputs
+from mace.cli.launch import eval_configs as main
+from mace.data.readers import read_frames
+from mace.exceptions import InputError
+from mace.tools import dtype_dict, init_device
+from mace.tools.files import atomic_write
+from mace.tools.loading import load_model
+from mace.tools.torch_geometric import Batch
+
+__all__ = ["main", "parse_args", "run"]
+
+
+def parse_args() -> Namespace:
+    """The command line."""
+    return build_eval_arg_parser().parse_args()
+
+
+def run(args: Namespace) -> None:
+    """Write the frames of ``args.configs`` to ``args.output`` with what ``args.model`` says about them.
+
+    ``atoms.info`` gets ``<info_prefix>energy`` (eV), ``potential`` (Fermi level, V) where the model has one,
+    and on demand ``stress`` ((3, 3), eV/Angstrom^3; for frames whose cell has a volume) and
+    ``BO_contributions`` (eV: E0, pair repulsion, layers); ``atoms.arrays`` gets ``<info_prefix>forces``
+    (eV/Angstrom). The output appears whole or not at all.
+
+    Raises:
+        InputError: files, frames or a model that cannot be used.
+    """
+    check_eval_args(args)
+    device = init_device(args.device)
+    model = load_model(args.model, map_location=device, dtype=dtype_dict[args.default_dtype])
+    for parameter in model.parameters():
+        parameter.requires_grad_(False)
+    frames = read_frames(args.configs)
+    for atoms in frames:
+        atoms.calc = None
+        if args.head is not None:
+            atoms.info["head"] = args.head
+    for start in range(0, len(frames), args.batch_size):
+        chunk = frames[start : start + args.batch_size]
+        _attach(chunk, _evaluated(model, chunk, start, args, device), args.info_prefix)
+    text = io.StringIO()
+    ase.io.write(text, frames, format="extxyz")
+    try:
+        atomic_write(args.output, lambda file: file.write(text.getvalue().encode()))
+    except OSError as error:
+        raise InputError(f"output file {args.output!r} cannot be written: {error}") from error
+
+
+def _evaluated(
+    model: torch.nn.Module, frames: Sequence[ase.Atoms], first: int, args: Namespace, device: torch.device
+) -> dict[str, np.ndarray]:
+    """The outputs for ``frames``, of which the file has ``first`` before them: one entry a frame or atom."""
+    inputs = ModelInputs.of(model)
+    graphs = [
+        inputs.graph(atoms, electron_key=args.electron_key, file=args.configs, frame=index)
+        for index, atoms in enumerate(frames, start=first)
+    ]
+    batch = Batch.from_data_list(graphs).to(device)
+    outputs = model(batch.to_dict(), compute_stress=args.compute_stress)
+    if args.return_contributions and outputs.get("contributions") is None:
+        raise InputError(f"--return_contributions: the model in {args.model!r} does not return them")
+    names = ["energy", "potential", "forces"] + ["stress"] * args.compute_stress
+    names += ["contributions"] * args.return_contributions
+    return {name: outputs[name].detach().cpu().numpy() for name in names if outputs.get(name) is not None}
+
+
+def _attach(frames: Sequence[ase.Atoms], labels: dict[str, np.ndarray], prefix: str) -> None:
+    """Put the outputs of a batch where the frames keep them."""
+    names = {
+        "energy": "energy",
+        "potential": "potential",
+        "stress": "stress",
+        "contributions": "BO_contributions",
+    }
+    ends = np.cumsum([len(atoms) for atoms in frames])[:-1]
+    for index, (atoms, forces) in enumerate(zip(frames, np.split(labels["forces"], ends), strict=True)):
+        atoms.arrays[prefix + "forces"] = forces
+        for name, written in names.items():
+            if name in labels and (name != "stress" or atoms.cell.rank == 3):
+                value = labels[name][index]
+                atoms.info[prefix + written] = value if value.ndim else value.item()
+
+
+if __name__ == "__main__":
+    main()

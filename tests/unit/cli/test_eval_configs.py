@@ -1,0 +1,136 @@
+"""mace_eval_configs writes what the model computes, whole or not at all."""
+
+import os
+import subprocess
+import sys
+
+import ase
+import ase.io
+import numpy as np
+import pytest
+import torch
+
+from mace.arguments.parsers import build_eval_arg_parser
+from mace.cli.eval_configs import run
+from mace.exceptions import InputError
+from mace.tools.rebuild import rebuild
+from mace.tools.saving import save_compiled, save_model
+from tests import small_models
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("models")
+    live = small_models.fermi()
+    save_model(rebuild(live), folder / "fermi.model")
+    assert save_compiled(rebuild(live), folder / "fermi_compiled.model")
+    save_model(small_models.mace(), folder / "mace.model")
+    return folder
+
+
+@pytest.fixture
+def frames():
+    return [
+        ase.Atoms(
+            s.numbers, s.positions, cell=s.cell, pbc=s.pbc, info={"electron": s.electron, "name": "kept"}
+        )
+        for s in small_models.structures() * 2
+    ]
+
+
+@pytest.fixture
+def evaluate(tmp_path, models, frames):
+    def go(model, *flags, frames=frames):
+        ase.io.write(tmp_path / "in.xyz", frames)
+        arguments = [
+            f"--configs={tmp_path}/in.xyz",
+            f"--model={models / model}",
+            f"--output={tmp_path}/out.xyz",
+            *flags,
+        ]
+        run(build_eval_arg_parser().parse_args(arguments))
+        return ase.io.read(tmp_path / "out.xyz", ":")
+
+    return go
+
+
+@pytest.mark.parametrize("model", ["fermi.model", "fermi_compiled.model"])
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_g5_energy_forces_and_potential_are_written(evaluate, model, batch_size):
+    out = evaluate(model, f"--batch_size={batch_size}")
+    reference = small_models.fermi()(small_models.batch())
+    forces = torch.split(reference["forces"], [3, 4])
+    assert len(out) == 4 and all(atoms.info["name"] == "kept" for atoms in out)
+    for index, atoms in enumerate(out):
+        graph = index % 2
+        assert atoms.info["MACE_energy"] == pytest.approx(reference["energy"][graph].item(), abs=1e-8)
+        assert atoms.info["MACE_potential"] == pytest.approx(reference["potential"][graph].item(), abs=1e-8)
+        assert np.allclose(atoms.arrays["MACE_forces"], forces[graph].numpy(), atol=1e-7)
+        assert "MACE_stress" not in atoms.info
+
+
+def test_stress_and_contributions_are_written_on_demand(evaluate):
+    out = evaluate("mace.model", "--compute_stress", "--return_contributions", "--info_prefix=x_")
+    reference = small_models.mace()(small_models.batch(), compute_stress=True)
+    for index, atoms in enumerate(out):
+        stress, parts = (reference[name][index % 2].detach() for name in ("stress", "contributions"))
+        assert np.allclose(atoms.info["x_BO_contributions"], parts, atol=1e-7)
+        if index % 2:
+            assert np.allclose(atoms.info["x_stress"], stress, atol=1e-7)
+        else:
+            assert "x_stress" not in atoms.info  # a molecule has no volume
+        assert "x_potential" not in atoms.info
+
+
+def test_g5_the_model_is_cast_to_the_dtype(evaluate):
+    double, single = evaluate("fermi.model"), evaluate("fermi.model", "--default_dtype=float32")
+    for a, b in zip(double, single, strict=True):
+        assert a.info["MACE_energy"] != b.info["MACE_energy"]
+        assert a.info["MACE_energy"] == pytest.approx(b.info["MACE_energy"], rel=1e-5)
+    assert torch.get_default_dtype() == torch.float32
+
+
+def test_a20_the_key_of_the_electron_number_can_be_chosen(evaluate, frames):
+    usual = evaluate("fermi.model")
+    for atoms in frames:
+        atoms.info["n_e"] = atoms.info.pop("electron")
+    assert (
+        evaluate("fermi.model", "--electron_key=n_e")[0].info["MACE_energy"] == usual[0].info["MACE_energy"]
+    )
+
+
+def test_a8_a_frame_without_electron_number_is_named_and_nothing_written(evaluate, frames, tmp_path):
+    del frames[2].info["electron"]
+    with pytest.raises(InputError, match=r"frame 2 of .*in.xyz.*electron"):
+        evaluate("fermi.model", "--batch_size=2")
+    assert os.listdir(tmp_path) == ["in.xyz"]
+
+
+def test_unknown_elements_heads_and_outputs_are_named(evaluate, frames, tmp_path):
+    with pytest.raises(InputError, match="frame 1 .*26"):
+        evaluate("fermi.model", frames=[frames[0], ase.Atoms("Fe", info={"electron": 0.0})])
+    with pytest.raises(InputError, match="return_contributions"):
+        evaluate("fermi.model", "--return_contributions")
+    with pytest.raises(InputError, match="no_such.model"):
+        evaluate("no_such.model")
+    (tmp_path / "out.xyz").mkdir()
+    with pytest.raises(InputError, match=r"out.xyz.*cannot be written"):
+        evaluate("fermi.model")
+
+
+def test_the_command_ends_with_one_line_for_bad_input(models, tmp_path):
+    flags = [
+        f"--configs={tmp_path}/none.xyz",
+        f"--model={models}/fermi.model",
+        f"--output={tmp_path}/out.xyz",
+    ]
+    result = subprocess.run(
+        [sys.executable, "-W", "ignore", "-m", "mace.cli.eval_configs", *flags],
+        capture_output=True,
+        text=True,
+    )
+    assert (
+        result.returncode == 1
+        and len(result.stderr.strip().splitlines()) == 1
+        and "none.xyz" in result.stderr
+    )

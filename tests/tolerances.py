@@ -20,6 +20,8 @@ _RELATIVE: dict[tuple[str, torch.dtype], float] = {
     ("back end", torch.float32): 1e-4,
     # Means and least-squares fits of a few dozen labels, summed in another order.
     ("statistics", torch.float64): 1e-12,
+    # Losses of the first steps against another program: last bits, multiplied a little by every step of Adam.
+    ("training steps", torch.float64): 1e-11,
     # Losses of some epochs: gradients are averaged over ranks instead of over one batch, and Adam divides by
     # their size, so differences in the last bits grow by some orders of magnitude.
     ("training over ranks", torch.float64): 1e-9,

@@ -195,7 +195,8 @@ def _dense(polynomial: cue.SegmentedPolynomial) -> list[torch.Tensor]:
         coupling = torch.zeros(shape, dtype=torch.float64)
         for path in product.paths:
             weight, *features, output = path.indices
-            coupling[(output, *features, weight)] += float(path.coefficients)
+            place = (output, *features, weight)
+            coupling[place] += float(path.coefficients)
         couplings.append(coupling.flatten(1, -2))
     return couplings
 

@@ -50,7 +50,8 @@ def _on_backend(
     model: torch.nn.Module, config: Mapping[str, Any], cueq_config: dict[str, Any] | None
 ) -> torch.nn.Module:
     name = type(model).__name__
-    if not any("cueq_config" in inspect.signature(cls.__init__).parameters for cls in type(model).__mro__):
+    constructors = [cls for cls in type(model).__mro__ if issubclass(cls, torch.nn.Module)]
+    if not any("cueq_config" in inspect.signature(cls).parameters for cls in constructors):
         raise InputError(f"{name} has no cuEquivariance form: its constructor takes no cueq_config")
     like = next(model.parameters())
     # The initial weights of the copy are drawn and thrown away; the caller's random state does not see them.

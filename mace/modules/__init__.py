@@ -20,6 +20,19 @@ from mace.modules.blocks import (
     RealAgnosticResidualInteractionBlock,
     ScaleShiftBlock,
 )
+from mace.modules.loss import (
+    DipoleSingleLoss,
+    FermiWeightedEnergyForcesLoss,
+    FermiWeightedEnergyForcesLossEvidential,
+    FermiWeightedEnergyForcesLossUncertainty,
+    UniversalLoss,
+    WeightedEnergyForcesDipoleLoss,
+    WeightedEnergyForcesLoss,
+    WeightedEnergyForcesStressLoss,
+    WeightedEnergyForcesVirialsLoss,
+    WeightedForcesLoss,
+    WeightedHuberEnergyForcesStressLoss,
+)
 from mace.modules.models import MACE, ScaleShiftMACE
 from mace.modules.radial import BesselBasis, GaussianBasis, PolynomialCutoff, ZBLBasis
 from mace.modules.symmetric_contraction import SymmetricContraction
@@ -42,7 +55,11 @@ __all__ = [
     "MACE",
     "AtomicEnergiesBlock",
     "BesselBasis",
+    "DipoleSingleLoss",
     "EquivariantProductBasisBlock",
+    "FermiWeightedEnergyForcesLoss",
+    "FermiWeightedEnergyForcesLossEvidential",
+    "FermiWeightedEnergyForcesLossUncertainty",
     "GaussianBasis",
     "InteractionBlock",
     "LinearNodeEmbeddingBlock",
@@ -58,6 +75,13 @@ __all__ = [
     "ScaleShiftBlock",
     "ScaleShiftMACE",
     "SymmetricContraction",
+    "UniversalLoss",
+    "WeightedEnergyForcesDipoleLoss",
+    "WeightedEnergyForcesLoss",
+    "WeightedEnergyForcesStressLoss",
+    "WeightedEnergyForcesVirialsLoss",
+    "WeightedForcesLoss",
+    "WeightedHuberEnergyForcesStressLoss",
     "ZBLBasis",
     "compute_avg_num_neighbors",
     "compute_fixed_charge_dipole",

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from data.reference.load import cases, load
+
+from tests.data.reference.load import cases, load
 
 __all__ = ["case", "cases", "labels", "predictions", "state_dict"]
 

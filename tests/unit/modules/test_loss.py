@@ -6,8 +6,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from reference import case, cases, labels, predictions
-from tolerances import relative
 
 import mace.modules.loss as losses
 from mace.modules.loss import (
@@ -23,6 +21,8 @@ from mace.modules.loss import (
     mean_squared_error_energy,
     weighted_mean_squared_error_potential,
 )
+from tests.reference import case, cases, labels, predictions
+from tests.tolerances import relative
 
 # The original program's formula where ours differs (defects A5, A9, D15)
 

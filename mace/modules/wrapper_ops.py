@@ -65,7 +65,7 @@ class CuEquivarianceConfig:
         Raises:
             InputError: the dictionary has a field that does not exist.
         """
-        if isinstance(value, cls):
+        if isinstance(value, CuEquivarianceConfig):
             return value
         known = [field.name for field in fields(cls)]
         unknown = sorted(set(value or {}) - set(known))
@@ -135,7 +135,7 @@ def TensorProduct(  # noqa: N802 - the name other projects import
     irreps_in1: o3.Irreps,
     irreps_in2: o3.Irreps,
     irreps_out: o3.Irreps,
-    instructions: Sequence | None = None,
+    instructions: Sequence[tuple[Any, ...]] | None = None,
     shared_weights: bool = False,
     internal_weights: bool = False,
     cueq_config: CueqConfig = None,

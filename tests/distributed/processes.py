@@ -13,7 +13,7 @@ import torch.multiprocessing as mp
 
 from mace.tools.distributed import Ranks, open_ranks
 
-TIMEOUT = 120  # seconds a test waits for its processes
+TIMEOUT = 300  # seconds a test waits for its processes
 
 
 def free_port() -> int:

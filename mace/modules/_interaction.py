@@ -14,6 +14,7 @@ import torch
 from e3nn import nn, o3
 from torch import Tensor
 
+from mace.modules._convolution import Convolution, group_edges
 from mace.modules.irreps_tools import reshape_irreps, tp_out_irreps_with_instructions
 from mace.modules.wrapper_ops import FullyConnectedTensorProduct, Linear, TensorProduct
 from mace.tools.scatter import scatter_sum
@@ -74,6 +75,8 @@ class InteractionBlock(torch.nn.Module):
 class MessagePassing(InteractionBlock):
     """Messages = linear(sum over neighbours of weights(edge) * features(sender) x harmonics(edge)) / normaliser."""
 
+    __constants__ = ["sums_edges"]
+
     def _setup(self) -> None:
         self._setup_convolution()
         self.linear = Linear(self.conv_tp.irreps_out, self.target_irreps, cueq_config=self.cueq_config)
@@ -96,6 +99,7 @@ class MessagePassing(InteractionBlock):
             internal_weights=False,
             cueq_config=self.cueq_config,
         )
+        self.sums_edges = isinstance(self.conv_tp, Convolution)
         self._setup_radial()
 
     def _setup_radial(self) -> None:
@@ -115,9 +119,15 @@ class MessagePassing(InteractionBlock):
         self, node_feats: Tensor, edge_attrs: Tensor, edge_feats: Tensor, edge_index: Tensor
     ) -> Tensor:
         """Normalised sums over neighbours, [n_atoms, target_irreps.dim]."""
-        weights = self.radial_weights(node_feats, edge_feats, edge_index)
-        on_edges = self.conv_tp(self.linear_up(node_feats)[edge_index[0]], edge_attrs, weights)
-        summed = scatter_sum(on_edges, edge_index[1], 0, None, node_feats.shape[0])
+        upped = self.linear_up(node_feats)
+        if self.sums_edges:
+            groups = group_edges(edge_index[1], node_feats.shape[0], edge_feats)
+            weights = self.radial_weights(node_feats, edge_feats[groups.edges], edge_index[:, groups.edges])
+            summed = self.conv_tp.summed(upped, edge_attrs, weights, edge_index[0], groups)
+        else:
+            weights = self.radial_weights(node_feats, edge_feats, edge_index)
+            on_edges = self.conv_tp(upped[edge_index[0]], edge_attrs, weights)
+            summed = scatter_sum(on_edges, edge_index[1], 0, None, node_feats.shape[0])
         return self.normalised(self.linear(summed), edge_feats, edge_index)
 
     def forward(

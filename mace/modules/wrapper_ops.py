@@ -16,6 +16,7 @@ import torch
 from e3nn import o3
 
 from mace.exceptions import InputError
+from mace.modules import _e3nn as e3nn_operations
 from mace.modules.symmetric_contraction import SymmetricContraction
 
 
@@ -90,9 +91,9 @@ class Backend:
 
 
 E3NN = Backend(
-    linear=o3.Linear,
-    tensor_product=o3.TensorProduct,
-    fully_connected_tensor_product=o3.FullyConnectedTensorProduct,
+    linear=e3nn_operations.linear,
+    tensor_product=e3nn_operations.tensor_product,
+    fully_connected_tensor_product=e3nn_operations.fully_connected_tensor_product,
     symmetric_contraction=SymmetricContraction,
 )
 

@@ -25,7 +25,7 @@ class Structure:
 
 
 def neighbours(structure: Structure, r_max: float) -> tuple[np.ndarray, np.ndarray]:
-    """edge_index [2, n_edges] and unit shifts [n_edges, 3] of all pairs closer than ``r_max``, self images included."""
+    """edge_index [2, n_edges] and unit shifts [n_edges, 3] of all pairs closer than ``r_max``."""
     positions, cell = np.asarray(structure.positions), np.asarray(structure.cell)
     reach = [0, 0, 0]
     if any(structure.pbc):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from e3nn import o3
 
@@ -33,7 +34,7 @@ gate_dict: dict[str, blocks.Gate | None] = {
 }
 
 
-# Keywords of mace-torch and CP-MACE that this package does not need, and the value at which they change nothing.
+# Keywords of mace-torch and CP-MACE that this package does not need: the value at which they change nothing.
 _NEUTRAL: dict[str, Any] = {
     "apply_cutoff": True,
     "use_reduced_cg": False,
@@ -117,7 +118,8 @@ class Architecture:
         """From the arguments of a model's constructor.
 
         Raises:
-            InputError: a name that does not exist, irreps that cannot be read or built, contradictory lengths.
+            InputError: a name that does not exist, irreps that cannot be read or built, contradictory
+                lengths.
         """
         layers = int(arguments["num_interactions"])
         if layers < 1:
@@ -126,7 +128,8 @@ class Architecture:
         orders = [correlation] * layers if isinstance(correlation, int) else list(correlation)
         if len(orders) != layers:
             raise InputError(
-                f"correlation {orders} has {len(orders)} entries for num_interactions {layers}: give one per layer"
+                f"correlation {orders} has {len(orders)} entries for num_interactions {layers}: "
+                "give one per layer"
             )
         for name in ("interaction_cls", "interaction_cls_first"):
             arguments[name] = _chosen(arguments[name], interaction_classes, name)
@@ -146,21 +149,39 @@ class Architecture:
         unreachable = [str(ir) for _, ir in hidden if ir.p != (-1) ** ir.l]
         if unreachable:
             raise InputError(
-                f"hidden_irreps '{hidden}': {unreachable[0]} cannot be reached, use natural parity (0e, 1o, 2e ...)"
+                f"hidden_irreps '{hidden}': {unreachable[0]} cannot be reached, "
+                "use natural parity (0e, 1o, 2e ...)"
             )
         if self.max_ell < hidden.lmax:
             raise InputError(
-                f"max_ell {self.max_ell} is smaller than the largest degree {hidden.lmax} of hidden_irreps '{hidden}': "
-                f"raise max_ell to {hidden.lmax} or drop the higher irreps"
+                f"max_ell {self.max_ell} is smaller than the largest degree {hidden.lmax} of "
+                f"hidden_irreps '{hidden}': raise max_ell to {hidden.lmax} or drop the higher irreps"
             )
         if not self.r_max > 0.0:
             raise InputError(f"r_max is {self.r_max}: the cutoff radius must be positive")
         if len(self.atomic_numbers) != self.num_elements:
             raise InputError(
-                f"num_elements is {self.num_elements}, but atomic_numbers has {len(self.atomic_numbers)} entries"
+                f"num_elements is {self.num_elements}, but atomic_numbers has {len(self.atomic_numbers)}"
             )
         if any(ir.l > 0 for _, ir in self.MLP_irreps) or self.MLP_irreps.dim == 0:
             raise InputError(f"MLP_irreps '{self.MLP_irreps}' must be scalars, like 16x0e")
+
+    def checked_energies(self, atomic_energies: Any) -> np.ndarray:
+        """E0 as an array, [n_elements] or [n_heads, n_elements].
+
+        Raises:
+            InputError: another shape.
+        """
+        if isinstance(atomic_energies, torch.Tensor):
+            atomic_energies = atomic_energies.detach().cpu().numpy()
+        energies = np.asarray(atomic_energies, dtype=np.float64)
+        expected = (self.num_heads, self.num_elements)
+        if np.atleast_2d(energies).shape != expected:
+            raise InputError(
+                f"atomic_energies has the shape {energies.shape}, but there are {expected[0]} heads and "
+                f"{expected[1]} elements: give one energy per head and element"
+            )
+        return energies
 
     @property
     def num_channels(self) -> int:

@@ -1,7 +1,8 @@
 """Tensor product of features with edge harmonics, summed over the edges of each receiver.
 
-Edges are sorted by receiver and cut into groups of a few edges with one receiver. The sum over a group is then part of the
-matrix product that couples features and harmonics, so that nothing of the size edges x output is ever stored.
+Edges are sorted by receiver and cut into groups of a few edges with one receiver. The sum over a group is
+then part of the matrix product that couples features and harmonics, so that nothing of the size edges x
+output is ever stored.
 """
 
 # No "from __future__ import annotations": TorchScript needs the types of the attributes, not their text.
@@ -52,7 +53,10 @@ def group_edges(receivers: Tensor, num_nodes: int, like: Tensor, size: int = 4) 
 
 
 def _scaled_wigner_3j(l_1: int, l_2: int, l_3: int, symbol: Tensor | None) -> Tensor:
-    """sqrt(2 l_3 + 1) w3j(l_1, l_2, l_3), [2 l_2 + 1, (2 l_1 + 1) (2 l_3 + 1)], float64; ``symbol`` None if one l is 0."""
+    """sqrt(2 l_3 + 1) w3j(l_1, l_2, l_3), [2 l_2 + 1, (2 l_1 + 1) (2 l_3 + 1)], float64.
+
+    ``symbol`` is the 3j symbol, None where one l is 0.
+    """
     if symbol is None:
         size = 2 * max(l_1, l_2, l_3) + 1
         symbol = torch.eye(size, dtype=torch.float64) / math.sqrt(size)
@@ -92,7 +96,7 @@ class _Couplings(torch.nn.Module):
     def _refresh(self) -> None:
         """The matrix of the forward pass, from the symbols in the state, whatever precision they came in."""
         blocks = []
-        for triple, rows in zip(self._degrees, self._harmonics):
+        for triple, rows in zip(self._degrees, self._harmonics, strict=True):
             block = _scaled_wigner_3j(*triple, getattr(self, self._name(triple), None))
             blocks.append(torch.zeros(self._num_harmonics, block.shape[1], dtype=torch.float64))
             blocks[-1][rows] = block
@@ -114,7 +118,7 @@ class _Couplings(torch.nn.Module):
 def can_convolve(
     irreps_in1: o3.Irreps, irreps_in2: o3.Irreps, irreps_out: o3.Irreps, instructions: Sequence
 ) -> bool:
-    """Whether `Convolution` covers the tensor product: one path per output block, "uvu", one number of channels."""
+    """Whether `Convolution` covers this: one path per output block, mode "uvu", one number of channels."""
     return (
         len({mul for mul, _ in [*irreps_in1, *irreps_out]}) == 1
         and all(mul == 1 for mul, _ in irreps_in2)
@@ -127,7 +131,8 @@ def can_convolve(
 class Convolution(torch.nn.Module):
     """`e3nn.o3.TensorProduct` of mode "uvu" with weights for every row, and its sum over neighbours.
 
-    y_k[u, c] = w_k[u] sqrt(2 l_3 + 1) sum_ab w3j(l_1, l_2, l_3)[a, b, c] x_i[u, a] Y_j[b], one output block per path.
+    y_k[u, c] = w_k[u] sqrt(2 l_3 + 1) sum_ab w3j(l_1, l_2, l_3)[a, b, c] x_i[u, a] Y_j[b], one output
+    block per path.
     State: weight, empty; output_mask; _compiled_main_left_right._w3j_l1_l2_l3, the symbols with all l > 0.
     """
 
@@ -155,7 +160,8 @@ class Convolution(torch.nn.Module):
         self._compiled_main_left_right = _Couplings(irreps_in2.dim, degrees, harmonics)
         self._in_dims = [ir.dim for _, ir in irreps_in1]
         self._paths = [
-            (ins[0], 2 * l_1 + 1, 2 * l_3 + 1) for ins, (l_1, _, l_3) in zip(instructions, degrees)
+            (ins[0], 2 * l_1 + 1, 2 * l_3 + 1)
+            for ins, (l_1, _, l_3) in zip(instructions, degrees, strict=True)
         ]
         self._out_dims = [dim_out for _, _, dim_out in self._paths]
         self._coupled_sizes = [dim_in * dim_out for _, dim_in, dim_out in self._paths]
@@ -200,7 +206,7 @@ class Convolution(torch.nn.Module):
         return torch.cat([block.transpose(1, 2).flatten(1) for block in outputs], dim=1)
 
     def forward(self, x: Tensor, y: Tensor, weight: Tensor) -> Tensor:
-        """Features [n, irreps_in1.dim], harmonics [n, irreps_in2.dim], weights [n, weight_numel] -> [n, irreps_out.dim]."""
+        """Features, harmonics, weights [n, weight_numel] -> [n, irreps_out.dim], nothing summed."""
         return self._flat(self._product(self._blocks(x), y, weight, 1))
 
     @torch.jit.export

@@ -19,6 +19,7 @@ def get_edge_vectors_and_lengths(
         edge_index: int64 [2, n_edges], sender and receiver.
         shifts: [n_edges, 3], displacement of the receiver's periodic image.
         normalize: return unit vectors, divided by length + ``eps``.
+        eps: Angstrom.
     """
     vectors = positions[edge_index[1]] - positions[edge_index[0]] + shifts
     lengths = torch.linalg.norm(vectors, dim=-1, keepdim=True)
@@ -96,8 +97,8 @@ def compute_forces_virials(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Forces [n_atoms, 3], virials and stress [n_graphs, 3, 3].
 
-    The stress is zero unless ``compute_stress``, and for a cell [3 n_graphs, 3] without volume. Other arguments as
-    `compute_forces`; ``displacement`` from `get_symmetric_displacement`.
+    The stress is zero unless ``compute_stress``, and for a cell [3 n_graphs, 3] without volume. Other
+    arguments as `compute_forces`; ``displacement`` from `get_symmetric_displacement`.
     """
     ones: list[Tensor | None] = [torch.ones_like(energy)]
     gradients = torch.autograd.grad(

@@ -19,15 +19,18 @@ def scalar_readout(num_inputs: int, start: float | None = None) -> torch.nn.Sequ
     return layers
 
 
-def EvidentialRegressionOutput(input_dim: int, hidden_dim: int = READOUT_WIDTH) -> torch.nn.Sequential:  # noqa: N802
-    """input_dim -> hidden_dim -> 3 with ReLU; `evidential_positive_outputs` makes nu, alpha and beta of it."""
+def EvidentialRegressionOutput(input_dim: int, hidden_dim: int = READOUT_WIDTH) -> torch.nn.Sequential:
+    """input_dim -> hidden_dim -> 3 with ReLU, the input of `evidential_positive_outputs`."""
     return torch.nn.Sequential(
         torch.nn.Linear(input_dim, hidden_dim), torch.nn.ReLU(), torch.nn.Linear(hidden_dim, 3)
     )
 
 
 def evidential_positive_outputs(output: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """nu, alpha and beta, each [n], positive, from [n, 3] (Amini et al., arXiv:1910.02600; alpha is counted from 1)."""
+    """Positive nu, alpha and beta, each [n], from [n, 3]; alpha counts from 1.
+
+    Amini et al., arXiv:1910.02600.
+    """
     positive = torch.nn.functional.softplus(output)
     return positive[:, 0], positive[:, 1], positive[:, 2]
 

@@ -1,8 +1,8 @@
 """The message-passing step that all interaction blocks share, and the parts in which they differ.
 
-A block is `MessagePassing` plus one part per question: by what is the sum over neighbours divided (`AverageNorm`,
-`DensityNorm`), what bypasses the sum (`ElementMixing`, `ElementSkip`, `LinearSkip`), and what the radial network
-sees (`MessagePassing` itself: the edge; `AttendedEdges`: the edge and both ends).
+A block is `MessagePassing` plus one part per question: by what is the sum over neighbours divided
+(`AverageNorm`, `DensityNorm`), what bypasses the sum (`ElementMixing`, `ElementSkip`, `LinearSkip`), and
+what the radial network sees (`MessagePassing` itself: the edge; `AttendedEdges`: the edge and both ends).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class InteractionBlock(torch.nn.Module):
 
 
 class MessagePassing(InteractionBlock):
-    """Messages = linear(sum over neighbours of weights(edge) * features(sender) x harmonics(edge)) / normaliser."""
+    """linear(sum over neighbours of weights(edge) features(sender) x harmonics(edge)) / normaliser."""
 
     __constants__ = ["sums_edges"]
 
@@ -191,7 +191,7 @@ class ElementMixing(MessagePassing):
 
 
 class ElementSkip(MessagePassing):
-    """The features of the layer before reach the next one through a linear map that depends on the element."""
+    """The features of the layer before reach the next one through a linear map for each element."""
 
     self_connection_is_returned = True
 
@@ -223,7 +223,7 @@ class LinearSkip(MessagePassing):
 
 
 class AttendedEdges(MessagePassing):
-    """The radial network also sees 64 scalars of both ends of the edge; its hidden widths are fixed to 3 x 256."""
+    """The radial network also sees 64 scalars of both ends of the edge; its hidden widths are 3 x 256."""
 
     num_attended = 64
 

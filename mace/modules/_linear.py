@@ -1,6 +1,7 @@
 """Equivariant linear maps, with e3nn's arguments, parameters and buffers and without its code generation.
 
-Features are multiplicity-major; every irrep block [n, mul * (2l+1)] is one matrix product over its multiplicities.
+Features are multiplicity-major; every irrep block [n, mul * (2l+1)] is one matrix product over its
+multiplicities.
 """
 
 # No "from __future__ import annotations": TorchScript needs the types of the attributes, not their text.
@@ -32,7 +33,7 @@ def _paths(irreps_in: o3.Irreps, irreps_out: o3.Irreps, num_elements: int) -> li
 
 
 def _merged(irreps_in: o3.Irreps, irreps_out: o3.Irreps) -> o3.Irreps:
-    """Neighbouring input blocks of one irrep as one block, where that leaves the order of the weights as it is."""
+    """Neighbouring input blocks of one irrep as one block, where the order of the weights stays the same."""
     goals = [ir for _, ir in irreps_out]
     return irreps_in.simplify() if len(set(goals)) == len(goals) else irreps_in
 
@@ -69,7 +70,7 @@ class _BlockwiseMap(torch.nn.Module):
         self._in_sizes = [block.dim for block in blocks]
         self._out_blocks = [
             (mul, ir.dim, 1.0 / math.sqrt(max(fan_in * num_elements, 1)))
-            for fan_in, (mul, ir) in zip(reached, irreps_out)
+            for fan_in, (mul, ir) in zip(reached, irreps_out, strict=True)
         ]
         self._paths = [(path.i_in, path.i_out, place) for place, path in enumerate(paths)]
         self._weight_sizes = [path.num_weights for path in paths]
@@ -79,7 +80,8 @@ class _BlockwiseMap(torch.nn.Module):
             self.weight = torch.nn.Parameter(torch.randn(self.weight_numel))
         else:
             self.register_buffer("weight", torch.zeros(0))
-        mask = [torch.full((block.dim,), float(fan_in > 0)) for fan_in, block in zip(reached, irreps_out)]
+        dims = [block.dim for block in irreps_out]
+        mask = [torch.full((dim,), float(fan_in > 0)) for fan_in, dim in zip(reached, dims, strict=True)]
         self.register_buffer("output_mask", torch.cat(mask) if mask else torch.ones(0))
 
     def mapped(self, features: Tensor, counts: list[int]) -> Tensor:
@@ -105,7 +107,7 @@ class _BlockwiseMap(torch.nn.Module):
         return torch.cat(outputs, dim=1)
 
     def multiplied(self, rows: Tensor, matrices: Tensor, counts: list[int]) -> Tensor:
-        """Rows [n, mul_in], sorted by element, times the element's matrix of ``matrices`` [mul_in, n_elements, mul_out]."""
+        """Rows [n, mul_in], sorted by element, times ``matrices`` [mul_in, n_elements, mul_out]."""
         if self.num_elements == 1:
             return rows @ matrices.squeeze(1)
         by_element = torch.split(rows, counts)
@@ -114,8 +116,9 @@ class _BlockwiseMap(torch.nn.Module):
 
 @compile_mode("script")
 class Linear(_BlockwiseMap):
-    """`e3nn.o3.Linear` without bias: y_j = sum of x_i W_ij / sqrt(F_j), F_j the multiplicities that reach block j.
+    """`e3nn.o3.Linear` without bias.
 
+    y_j = sum of x_i W_ij / sqrt(F_j), F_j the sum of the multiplicities that reach block j.
     State: weight, the [mul_i, mul_j] matrices of all paths one after the other; bias, empty; output_mask.
     """
 
@@ -136,11 +139,12 @@ class Linear(_BlockwiseMap):
 
 @compile_mode("script")
 class ElementLinear(_BlockwiseMap):
-    """`e3nn.o3.FullyConnectedTensorProduct` with scalars: a linear map with its own matrices for every element.
+    """`e3nn.o3.FullyConnectedTensorProduct` with scalars: a linear map with own matrices for every element.
 
-    y_j = sum over i, z of x_i a_z W_izj / sqrt(F_j n_elements). State: weight, the [mul_i, n_elements, mul_j] arrays of all
-    paths one after the other; output_mask. Rows are sorted by element, so that the cost does not grow with the number
-    of elements when the second operand is one-hot; any other operand is right too.
+    y_j = sum over i, z of x_i a_z W_izj / sqrt(F_j n_elements). State: weight, the [mul_i, n_elements,
+    mul_j] arrays of all paths one after the other; output_mask. Rows are sorted by element, so that the
+    cost does not grow with the number of elements when the second operand is one-hot; any other operand
+    is right too.
     """
 
     def __init__(self, irreps_in1: o3.Irreps, irreps_in2: o3.Irreps, irreps_out: o3.Irreps) -> None:
@@ -160,7 +164,6 @@ class ElementLinear(_BlockwiseMap):
         weighted = features.index_select(0, row) * attributes[row, element].unsqueeze(1)
         counts: list[int] = torch.bincount(element, minlength=self.num_elements).tolist()
         sorted_output = self.mapped(weighted, counts)
-        output = torch.zeros(
-            [features.shape[0], sorted_output.shape[1]], dtype=features.dtype, device=features.device
-        )
+        shape = [features.shape[0], sorted_output.shape[1]]
+        output = torch.zeros(shape, dtype=sorted_output.dtype, device=sorted_output.device)
         return output.index_add(0, row, sorted_output)

@@ -1,4 +1,4 @@
-"""Reading state dicts that other versions wrote: the same numbers under another shape, or tensors without use here."""
+"""Reading state dicts that other versions wrote: numbers in another shape, tensors without use here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _POSSIBLY_UNUSED = re.compile(
 
 
 class StateAdapter(torch.nn.Module):
-    """A module that takes its own tensors in any shape with the same number of elements ([] for [1], [2] for [1, 2])."""
+    """A module that takes its own tensors in any shape of the same number of elements, like [] for [1]."""
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -27,7 +27,7 @@ class StateAdapter(torch.nn.Module):
 
 
 def drop_unused(state_dict: dict[str, Any], prefix: str, module: torch.nn.Module) -> None:
-    """Remove the entries that ``module`` has no use for, among the few names known to be written without need."""
+    """Remove what ``module`` has no use for, among the few names known to be written without need."""
     own = {name for name, _ in [*module.named_parameters(), *module.named_buffers()]}
     for key in list(state_dict):
         name = key[len(prefix) :]

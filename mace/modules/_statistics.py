@@ -1,7 +1,8 @@
-"""Statistics of labelled structures that a model is built from: neighbours, mean energy, spread of the labels.
+"""Statistics of the labelled structures that a model is built from: neighbours, energies, forces.
 
-Every function makes one whole pass over a data loader and sums in float64. Labels of weight zero are missing ones
-(they are stored as zeros) and do not count. Where a head has no label at all the result is 0.
+Every function makes one whole pass over a data loader and sums in float64. Labels of weight zero are
+missing ones (they are stored as zeros) and do not count. Where a head has no label at all the result is
+0.
 """
 
 from __future__ import annotations
@@ -126,9 +127,10 @@ def compute_mean_std_atomic_inter_energy(
 def compute_mean_rms_energy_forces(
     data_loader: Loader, atomic_energies: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over structures of (E - sum of E0)/n_atoms (eV) and root mean square of the force components (eV/A), [n_heads].
+    """Mean energy and size of the forces, both [n_heads].
 
-    Arguments as `compute_mean_std_atomic_inter_energy`.
+    The mean over structures of (E - sum of E0)/n_atoms, eV, and the root mean square over the components
+    of the forces, eV/A. Arguments as `compute_mean_std_atomic_inter_energy`.
     """
     _, mean, rms = compute_statistics(data_loader, atomic_energies)
     return mean, rms
@@ -137,7 +139,7 @@ def compute_mean_rms_energy_forces(
 def compute_statistics(
     data_loader: Loader, atomic_energies: np.ndarray
 ) -> tuple[float, np.ndarray, np.ndarray]:
-    """(average number of neighbours, mean, rms) in one pass: see `compute_avg_num_neighbors`, `compute_mean_rms_energy_forces`."""
+    """(average number of neighbours, mean energy, rms of the forces) in one pass; see the functions above."""
     collected = _Collected()
     for batch in data_loader:
         collected.add_neighbors(batch)

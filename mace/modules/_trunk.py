@@ -1,7 +1,8 @@
 """The forward pass that all models share: graph, layers, energies, derivatives.
 
-A model is a `Trunk` that says how the parts of the energy are combined (`combine`) and what its atoms look like at
-first (`embedding_input`). Everything here is plain typed methods, because models are compiled to TorchScript.
+A model is a `Trunk` that says how the parts of the energy are combined (`combine`) and what its atoms
+look like at first (`embedding_input`). Everything here is plain typed methods, because models are
+compiled to TorchScript.
 """
 
 # No "from __future__ import annotations": TorchScript needs the types of the named tuples, not their text.
@@ -59,7 +60,8 @@ def graph_of(data: dict[str, Tensor], differentiate: bool, strain: bool) -> Grap
     """The graph of a batch; ``data`` and its tensors are left as they are.
 
     Args:
-        data: positions, node_attrs, edge_index, shifts, cell, batch, ptr; optional head; unit_shifts with ``strain``.
+        data: positions, node_attrs, edge_index, shifts, cell, batch, ptr; optional head; unit_shifts with
+            ``strain``.
         differentiate: the positions shall require gradient.
         strain: the geometry shall depend on a strain that is zero.
     """
@@ -185,7 +187,9 @@ class Trunk(torch.nn.Module):
         state = self.first_state(data, graph)
         features: list[Tensor] = []
         energies: list[Tensor] = []
-        for interaction, product, readout in zip(self.interactions, self.products, self.readouts):
+        for interaction, product, readout in zip(  # noqa: B905 - TorchScript knows no strict
+            self.interactions, self.products, self.readouts
+        ):
             node_feats = self.conditioned(node_feats, state, graph)
             messages, self_connection = interaction(
                 graph.node_attrs, node_feats, edge_attrs, edge_feats, graph.edge_index

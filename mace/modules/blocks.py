@@ -78,6 +78,7 @@ class LinearNodeEmbeddingBlock(torch.nn.Module):
         self.linear = Linear(o3.Irreps(irreps_in), o3.Irreps(irreps_out), cueq_config=cueq_config)
 
     def forward(self, node_attrs: Tensor) -> Tensor:
+        """[n_atoms, irreps_in.dim] -> [n_atoms, irreps_out.dim]."""
         return self.linear(node_attrs)
 
 
@@ -126,7 +127,7 @@ class RadialEmbeddingBlock(torch.nn.Module):
     def forward(
         self, edge_lengths: Tensor, node_attrs: Tensor, edge_index: Tensor, atomic_numbers: Tensor
     ) -> Tensor:
-        """Radial features of edges with ``edge_lengths`` [n_edges, 1], Angstrom; other arguments as `ZBLBasis.forward`."""
+        """Radial features of edges with ``edge_lengths`` [n_edges, 1], Angstrom; see `ZBLBasis.forward`."""
         cutoff = self.cutoff_fn(edge_lengths)
         if self.has_transform:
             edge_lengths = self.distance_transform(edge_lengths, node_attrs, edge_index, atomic_numbers)
@@ -194,7 +195,7 @@ class LinearReadoutBlock(torch.nn.Module):
 
 @compile_mode("script")
 class NonLinearReadoutBlock(torch.nn.Module):
-    """linear_2(mask(gate(linear_1(x)))): scalars through a gated hidden layer, a block of its columns per head."""
+    """linear_2(mask(gate(linear_1(x)))): scalars through a hidden layer with a block of columns per head."""
 
     def __init__(
         self,
@@ -249,7 +250,13 @@ class EquivariantProductBasisBlock(torch.nn.Module):
         self.linear = Linear(target_irreps, target_irreps, cueq_config=cueq_config)
 
     def forward(self, node_feats: Tensor, sc: Tensor | None, node_attrs: Tensor) -> Tensor:
-        """Messages [n_atoms, channels, sum (2l+1)], self connection or None, one-hot elements -> [n_atoms, target_irreps.dim]."""
+        """Features of the next layer, [n_atoms, target_irreps.dim].
+
+        Args:
+            node_feats: messages [n_atoms, channels, sum (2l+1)].
+            sc: self connection [n_atoms, target_irreps.dim] or None.
+            node_attrs: one-hot elements [n_atoms, n_elements].
+        """
         node_feats = self.linear(self.symmetric_contractions(node_feats, node_attrs))
         if self.use_sc and sc is not None:
             return node_feats + sc
@@ -278,4 +285,4 @@ class RealAgnosticDensityResidualInteractionBlock(DensityNorm, ElementSkip):
 
 @compile_mode("script")
 class RealAgnosticAttResidualInteractionBlock(AverageNorm, LinearSkip, AttendedEdges):
-    """Sum over neighbours / average count; radial weights that depend on both ends; linear self connection."""
+    """Sum over neighbours / average count; radial weights depend on both ends; linear self connection."""

@@ -17,9 +17,10 @@ def tp_out_irreps_with_instructions(
 ) -> tuple[o3.Irreps, list[tuple[int, int, int, str, bool]]]:
     """Output irreps and "uvu" instructions of a tensor product that keeps what ``target_irreps`` contains.
 
-    Every pair (block of ``irreps1``, block of ``irreps2``) and every allowed irrep of their product that occurs in
-    ``target_irreps`` gets an output block of its own with the multiplicity of the first factor. The blocks are sorted
-    by (l, parity), stably; the instructions follow the order of their output blocks, and so do the weights.
+    Every pair (block of ``irreps1``, block of ``irreps2``) and every allowed irrep of their product that
+    occurs in ``target_irreps`` gets an output block of its own with the multiplicity of the first factor.
+    The blocks are sorted by (l, parity), stably; the instructions follow the order of their output
+    blocks, and so do the weights.
 
     Returns:
         (irreps_out, [(i_in1, i_in2, i_out, "uvu", True), ...])
@@ -81,9 +82,10 @@ class reshape_irreps(torch.nn.Module):  # noqa: N801 (the name is part of the pu
         self.muls = [mul for mul, _ in self.irreps]
 
     def forward(self, tensor: Tensor) -> Tensor:
+        """[n, irreps.dim] -> [n, channels, components]."""
         fields: list[Tensor] = []
         start = 0
-        for mul, dim in zip(self.muls, self.dims):
+        for mul, dim in zip(self.muls, self.dims):  # noqa: B905 - TorchScript knows no strict
             fields.append(tensor[:, start : start + mul * dim].reshape(tensor.shape[0], mul, dim))
             start += mul * dim
         return torch.cat(fields, dim=2)

@@ -1,7 +1,7 @@
 """The models. Input is a dictionary of tensors, output one of energies, derivatives and Fermi levels.
 
-Units: eV, Angstrom; forces -dE/dr, virials -dE/d(strain), stress +dE/d(strain)/volume; Fermi level (potential) in V;
-electron numbers are counts.
+Units: eV, Angstrom; forces -dE/dr, virials -dE/d(strain), stress +dE/d(strain)/volume; Fermi level
+    (potential) in V; electron numbers are counts.
 """
 
 from __future__ import annotations
@@ -60,8 +60,10 @@ class MACE(Trunk):
         radial_type: "bessel", "gaussian", "chebyshev" or "chebyshev_raw".
         heads: names of the heads, ["default"] if None.
         cueq_config: back end, see `wrapper_ops`.
-        electron_input: the node embedding also sees the number of electrons; this and the next four only in `ScaleShiftMACE`.
-        use_global_state: a state of each graph, started from its number of electrons, is carried along the layers.
+        electron_input: the node embedding also sees the number of electrons; this and the next four only
+            in `ScaleShiftMACE`.
+        use_global_state: a state of each graph, started from its number of electrons, is carried along
+            the layers.
         potential_output: predict the Fermi level.
         pred_uncertainty: predict log variances of energy and Fermi level.
         pred_evidential: predict evidential parameters of energy and Fermi level.
@@ -126,7 +128,8 @@ class MACE(Trunk):
             heads=heads,
             cueq_config=cueq_config,
         )
-        super().__init__(architecture, atomic_energies, pair_repulsion, num_extra_inputs=int(electron_input))
+        energies = architecture.checked_energies(atomic_energies)
+        super().__init__(architecture, energies, pair_repulsion, num_extra_inputs=int(electron_input))
         self.heads = heads
         self.num_channels = architecture.num_channels
         self.electron_input = electron_input
@@ -174,9 +177,10 @@ class MACE(Trunk):
         """Energies and derivatives of a batch of graphs.
 
         Args:
-            data: positions [n_atoms, 3]; node_attrs [n_atoms, n_elements], one-hot; edge_index int64 [2, n_edges], sender and
-                receiver; shifts [n_edges, 3]; cell [3 n_graphs, 3]; batch int64 [n_atoms]; ptr int64 [n_graphs + 1];
-                head int64 [n_graphs] with several heads; unit_shifts [n_edges, 3] for virials and stress.
+            data: positions [n_atoms, 3]; node_attrs [n_atoms, n_elements], one-hot; edge_index int64 [2,
+                n_edges], sender and receiver; shifts [n_edges, 3]; cell [3 n_graphs, 3]; batch int64
+                [n_atoms]; ptr int64 [n_graphs + 1]; head int64 [n_graphs] with several heads; unit_shifts
+                [n_edges, 3] for virials and stress.
             training: keep the graph of the derivatives, to train on them.
             compute_force: give forces.
             compute_virials: give virials, and forces.
@@ -185,9 +189,10 @@ class MACE(Trunk):
             compute_hessian: give the Hessian, and forces.
 
         Returns:
-            energy [n_graphs]; node_energy [n_atoms]; contributions [n_graphs, n_layers + 2]: E0, pair repulsion, layers;
-            forces [n_atoms, 3]; virials, stress, displacement [n_graphs, 3, 3]; hessian [3 n_atoms, n_atoms, 3];
-            node_feats [n_atoms, features of all layers]. None for what was not computed.
+            energy [n_graphs]; node_energy [n_atoms]; contributions [n_graphs, n_layers + 2]: E0, pair
+            repulsion, layers; forces [n_atoms, 3]; virials, stress, displacement [n_graphs, 3, 3];
+            hessian [3 n_atoms, n_atoms, 3]; node_feats [n_atoms, features of all layers]. None for what
+            was not computed.
         """
         evaluation = self.evaluate(
             data,
@@ -207,17 +212,18 @@ class MACE(Trunk):
 @records_config
 @compile_mode("script")
 class ScaleShiftMACE(MACE):
-    """`MACE` whose interaction energy is scaled and shifted; with electron numbers it becomes a constant-potential model.
+    """`MACE` with a scaled and shifted interaction energy; with electron numbers a constant-potential model.
 
-    With q = electron - mean_electron of each graph: ``electron_input`` makes q a node attribute, ``use_global_state`` starts a
-    64-component state of each graph from it that conditions the features before each layer and is updated after it. The Fermi
-    level is read from the mean over atoms of the scalars after the first and the last layer, or from the final state; it is
-    independent of dE/dq.
+    With q = electron - mean_electron of each graph: ``electron_input`` makes q a node attribute,
+    ``use_global_state`` starts a 64-component state of each graph from it that conditions the features
+    before each layer and is updated after it. The Fermi level is read from the mean over atoms of the
+    scalars after the first and the last layer, or from the final state; it is independent of dE/dq.
 
     Args:
         atomic_inter_scale: scale of the interaction energy per atom, eV, a number or one per head.
         atomic_inter_shift: shift, eV per atom, the same; None for no shift.
-        mean_potential: mean Fermi level of the training set, V: where the output's last bias starts. Never added.
+        mean_potential: mean Fermi level of the training set, V: where the output's last bias starts.
+            Never added.
         mean_electron: mean number of electrons of the training set, subtracted from the input.
         **kwargs: arguments of `MACE`.
     """
@@ -279,28 +285,33 @@ class ScaleShiftMACE(MACE):
         return data["electron"] - self.mean_electron
 
     def embedding_input(self, data: dict[str, Tensor], graph: Graph) -> Tensor:
+        """One-hot elements, and with ``electron_input`` the excess electrons of the graph."""
         if self.electron_input:
             excess = self.excess_electrons(data)[graph.batch]
             return torch.cat([graph.node_attrs, excess.unsqueeze(-1)], dim=-1)
         return graph.node_attrs
 
     def first_state(self, data: dict[str, Tensor], graph: Graph) -> Tensor:
+        """State of each graph before the layers, [n_graphs, 64], from its excess electrons."""
         if self.use_global_state:
             return self.global_state_embedding(self.excess_electrons(data).unsqueeze(-1))
         return torch.empty_like(graph.node_attrs[:0])
 
     def conditioned(self, node_feats: Tensor, state: Tensor, graph: Graph) -> Tensor:
+        """Features that enter a layer: the scalars see the state of their graph."""
         if self.use_global_state:
             scalars = self.node_updates(node_feats[:, : self.num_channels], state[graph.batch])
             return torch.cat([scalars, node_feats[:, self.num_channels :]], dim=-1)
         return node_feats
 
     def next_state(self, state: Tensor, node_feats: Tensor, graph: Graph) -> Tensor:
+        """State after a layer: it sees the mean of the scalars."""
         if self.use_global_state:
             return self.state_updates[0](state, mean_of_atoms(node_feats[:, : self.num_channels], graph))
         return state
 
     def scaled(self, node_energies: Tensor, node_heads: Tensor) -> Tensor:
+        """Interaction energies [n_atoms], eV, scaled and shifted."""
         return self.scale_shift(node_energies, node_heads)
 
     def fermi_outputs(self, evaluation: Evaluation, compute_potential: bool) -> dict[str, Tensor | None]:
@@ -342,12 +353,18 @@ class ScaleShiftMACE(MACE):
 
         Args:
             data: as `MACE.forward`; electron [n_graphs] where the model takes electron numbers.
+            training: this and the next five as `MACE.forward`.
+            compute_force: give forces.
+            compute_virials: give virials, and forces.
+            compute_stress: give stress, virials and forces.
+            compute_displacement: give the strain.
+            compute_hessian: give the Hessian, and forces.
             compute_potential: give the Fermi level, where the model predicts one.
 
         Returns:
-            As `MACE.forward` without contributions; interaction_energy [n_graphs]; potential [n_graphs], V, or None; with
-            ``pred_uncertainty`` potential_logvar and energy_logvar, with ``pred_evidential`` potential_nu, _alpha, _beta and
-            energy_nu, _alpha, _beta, all [n_graphs].
+            As `MACE.forward` without contributions; interaction_energy [n_graphs]; potential [n_graphs],
+            V, or None; with ``pred_uncertainty`` potential_logvar and energy_logvar, with
+            ``pred_evidential`` potential_nu, _alpha, _beta and energy_nu, _alpha, _beta, all [n_graphs].
         """
         evaluation = self.evaluate(
             data,

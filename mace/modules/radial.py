@@ -1,6 +1,7 @@
 """Radial functions of the interatomic distance: bases, cutoff, distance transforms and the ZBL pair energy.
 
-Distances x are [n_edges, 1] in Angstrom, edges run from sender u = edge_index[0] to receiver v = edge_index[1].
+Distances x are [n_edges, 1] in Angstrom, edges run from sender u = edge_index[0] to receiver v =
+edge_index[1].
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ def _edge_atomic_numbers(
 
 @compile_mode("script")
 class BesselBasis(torch.nn.Module):
-    """sqrt(2/r_max) sin(n pi x / r_max) / x for n = 1 .. num_basis (Gasteiger et al., arXiv:2003.03123, eq. 7)."""
+    """sqrt(2/r_max) sin(n pi x / r_max) / x for n = 1 .. num_basis.
+
+    Gasteiger et al., arXiv:2003.03123, equation 7.
+    """
 
     def __init__(self, r_max: float, num_basis: int = 8, trainable: bool = False) -> None:
         super().__init__()
@@ -66,9 +70,10 @@ class BesselBasis(torch.nn.Module):
 class ChebychevBasis(torch.nn.Module):
     """Chebyshev polynomials of the first kind T_1 .. T_num_basis of 2 x / r_max - 1, which lies in [-1, 1].
 
-    With ``rescale=False`` the basis of MACE and CP-MACE, for models made by them: T_n of the distance in Angstrom, where
-    values beyond 1 A grow like (2x)^n, and a constant as far as derivatives go. Forces are then not quite the derivative
-    of the energy, but they are those that such a model was trained to give.
+    With ``rescale=False`` the basis of MACE and CP-MACE, for models made by them: T_n of the distance in
+    Angstrom, where values beyond 1 A grow like (2x)^n, and a constant as far as derivatives go. Forces
+    are then not quite the derivative of the energy, but they are those that such a model was trained to
+    give.
     """
 
     def __init__(self, r_max: float, num_basis: int = 8, rescale: bool = True) -> None:
@@ -81,7 +86,8 @@ class ChebychevBasis(torch.nn.Module):
         self.rescale = rescale
 
     def __repr__(self) -> str:
-        return f"{self.__class__.__name__}(r_max={self.r_max}, num_basis={self.num_basis}, rescale={self.rescale})"
+        size = f"r_max={self.r_max}, num_basis={self.num_basis}"
+        return f"{self.__class__.__name__}({size}, rescale={self.rescale})"
 
     def forward(self, x: Tensor) -> Tensor:
         """[n_edges, 1] -> [n_edges, num_basis]."""
@@ -121,6 +127,7 @@ class PolynomialCutoff(torch.nn.Module):
         return f"{self.__class__.__name__}(p={self.p}, r_max={self.r_max})"
 
     def forward(self, x: Tensor) -> Tensor:
+        """Values of the envelope at the distances ``x``."""
         return self.calculate_envelope(x, self.r_max, self.p.to(torch.int))
 
     @staticmethod
@@ -136,8 +143,9 @@ class PolynomialCutoff(torch.nn.Module):
 class ZBLBasis(torch.nn.Module):
     """Screened nuclear repulsion of Ziegler, Biersack and Littmark, cut off at the sum of the covalent radii.
 
-    V(x) = 1/2 14.3996 Z_u Z_v / x phi(x / a_uv) envelope(x; R_u + R_v, p) in eV, with a_uv = 0.529 a_prefactor /
-    (Z_u^a_exp + Z_v^a_exp) in Angstrom; the factor 1/2 because each pair is there as two edges.
+    V(x) = 1/2 14.3996 Z_u Z_v / x phi(x / a_uv) envelope(x; R_u + R_v, p) in eV, with a_uv = 0.529
+    a_prefactor / (Z_u^a_exp + Z_v^a_exp) in Angstrom; the factor 1/2 because each pair is there as two
+    edges.
     """
 
     def __init__(self, p: int = 6, trainable: bool = False, r_max: float | None = None) -> None:
@@ -209,7 +217,7 @@ class AgnesiTransform(torch.nn.Module):
 
 @compile_mode("script")
 class SoftTransform(torch.nn.Module):
-    """Distances below about the bond length pushed up to p0 = 3/4 r0, r0 the sum of the covalent radii of the pair.
+    """Distances below the bond length, pushed up to p0 = 3/4 r0, r0 the sum of the pair's covalent radii.
 
     p0 + (x - p0) (1 + tanh(k (x - m))) / 2 with p1 = 4/3 r0, m = (p0 + p1)/2 and k = alpha / (p1 - p0).
     """

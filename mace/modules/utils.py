@@ -1,4 +1,4 @@
-"""Geometry, derivatives of the energy, and statistics of a data set: the functions that other packages import from here."""
+"""Geometry, derivatives of the energy, statistics of a data set: what other packages import from here."""
 
 from __future__ import annotations
 
@@ -64,7 +64,8 @@ def extract_invariant(x: Tensor, num_layers: int, num_features: int, l_max: int)
     """The scalar columns of the concatenated features of all layers.
 
     Args:
-        x: [n_atoms, (num_layers - 1) num_features (l_max + 1)^2 + num_features], the last layer has scalars only.
+        x: [n_atoms, (num_layers - 1) num_features (l_max + 1)^2 + num_features], the last layer has
+            scalars only.
         num_layers: number of layers to take, from the first.
         num_features: channels.
         l_max: largest degree of the features of the layers before the last.

@@ -56,7 +56,10 @@ def scatter_sum(
 def scatter_mean(
     src: Tensor, index: Tensor, dim: int = -1, out: torch.Tensor | None = None, dim_size: int | None = None
 ) -> Tensor:
-    """Mean of the slices of ``src`` that carry the same ``index``; absent indices give zero. Arguments as `scatter_sum`."""
+    """Mean of the slices of ``src`` that carry the same ``index``; see `scatter_sum`.
+
+    Absent indices give zero.
+    """
     if dim < 0:
         dim = dim + src.dim()
     total = scatter_sum(src, index, dim, out, dim_size)
@@ -79,8 +82,8 @@ def scatter_std(
 ) -> Tensor:
     """Standard deviation of the slices of ``src`` that carry the same ``index``.
 
-    The sum of squared deviations is divided by (n - 1, at least 1) + 1e-6 (``unbiased``) or by n + 1e-6. Arguments as
-    `scatter_sum`.
+    The sum of squared deviations is divided by (n - 1, at least 1) + 1e-6 (``unbiased``) or by n + 1e-6.
+    Arguments as `scatter_sum`.
     """
     if dim < 0:
         dim = dim + src.dim()

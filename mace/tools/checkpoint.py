@@ -32,7 +32,7 @@ from mace.tools.checkpoint_state import (
     CheckpointState,
     Progress,
 )
-from mace.tools.files import atomic_write
+from mace.tools.files import atomic_save
 
 __all__ = [
     "CheckpointBuilder",
@@ -54,7 +54,7 @@ class UnreadableCheckpoint(Exception):
 
 def write_checkpoint(obj: Any, path: str | Path) -> None:
     """Write a checkpoint, whole or not at all; the one place where checkpoints reach the disk."""
-    atomic_write(path, lambda file: torch.save(obj, file))
+    atomic_save(obj, path)
 
 
 @dataclass(frozen=True)
@@ -211,11 +211,12 @@ def _read(path: str | Path, mmap: bool = False, device: torch.device | str | Non
             f"the checkpoint {path} has format {version}, but this program knows formats up to "
             f"{FORMAT_VERSION}: upgrade it"
         )
-    # Upstream says the epoch in the file name only.
-    info = _parse(Path(path))
-    if "epoch" not in checkpoint and info is None:
+    if "epoch" in checkpoint:
+        return checkpoint
+    info = _parse(Path(path))  # upstream says the epoch in the file name only
+    if info is None:
         raise UnreadableCheckpoint(f"neither the content nor the name of {path} says the epoch")
-    return checkpoint if "epoch" in checkpoint else {**checkpoint, "epoch": info.epochs}
+    return {**checkpoint, "epoch": info.epochs}
 
 
 def _check_bits(path: str | Path) -> None:

@@ -154,7 +154,7 @@ class Ranks:
                 model,
                 device_ids=[self.device] if self.device.type == "cuda" else None,
                 find_unused_parameters=find_unused_parameters,
-                **{_SYNCHRONISE_BUFFERS: False},
+                **{_SYNCHRONISE_BUFFERS: False},  # type: ignore[arg-type]
             )
 
 

@@ -156,8 +156,9 @@ def counted_terms(
 
     Losses that have no method of that name are one mean over the graphs.
     """
-    if hasattr(loss_fn, "counted_terms"):
-        return loss_fn.counted_terms(pred=output, ref=batch)
+    terms = getattr(loss_fn, "counted_terms", None)
+    if terms is not None:
+        return terms(pred=output, ref=batch)
     loss = loss_fn(pred=output, ref=batch)
     return {"loss": (loss, loss.new_tensor(batch.num_graphs))}
 

@@ -231,10 +231,10 @@ class Trainer:
 
     def _evaluate(self, valid_loaders: Mapping[str, Iterable[Any]], epoch: int | None) -> float:
         """Evaluate every head, under averaged weights except before training; the last head's loss."""
-        averaged = self.ema is not None and epoch is not None
+        averaging = self.ema is not None and epoch is not None
         results: dict[str, Metrics] = {}
         loss = math.nan
-        with self.ema.average_parameters() if averaged else nullcontext():
+        with self.ema.average_parameters() if averaging else nullcontext():  # type: ignore[union-attr]
             for head, loader in valid_loaders.items():
                 loss, metrics = evaluate(
                     self.model, self._current_loss, loader, self.output_args, self.ranks.device, self.ranks

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import glob
+import io
 import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
+
+import torch
 
 
 def atomic_write(
@@ -40,6 +43,18 @@ def atomic_write(
         temporary.unlink(missing_ok=True)
         raise
     _force_to_disk(final.parent)
+
+
+def atomic_save(
+    obj: Any, path: str | os.PathLike[str], check: Callable[[Path], object] | None = None
+) -> None:
+    """`torch.save` through `atomic_write`.
+
+    Serialised in memory first: torch's own writer turns an error of the disk into one about positions.
+    """
+    buffer = io.BytesIO()
+    torch.save(obj, buffer)
+    atomic_write(path, lambda file: file.write(buffer.getbuffer()), check)
 
 
 def _remove_leftovers(final: Path) -> None:

@@ -18,7 +18,7 @@ import e3nn.util.jit
 import torch
 from torch.jit.frontend import FrontendError
 
-from mace.tools.files import atomic_write
+from mace.tools.files import atomic_save, atomic_write
 from mace.tools.plain import readable
 from mace.tools.rebuild import describe, rebuild, recorded_config, unwrap
 from mace.tools.same import differences, same_bits
@@ -90,9 +90,7 @@ def save_model(
                 raise SaveError(f"reading it back gives another model: {'; '.join(found[:3])}")
             check_copy(copy if live is None else live, written, probe)
 
-        buffer = io.BytesIO()
-        torch.save(stored, buffer)
-        atomic_write(path, lambda file: file.write(buffer.getbuffer()), check)
+        atomic_save(stored, path, check)
 
 
 def save_compiled(

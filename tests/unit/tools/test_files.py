@@ -1,12 +1,14 @@
 """A file is whole or not there."""
 
+import io
 import os
 import stat
 
 import pytest
+import torch
 
 from mace.tools import files
-from mace.tools.files import atomic_write
+from mace.tools.files import atomic_save, atomic_write
 
 
 def test_the_file_appears_whole_and_alone(tmp_path):
@@ -87,3 +89,25 @@ def test_a_folder_in_the_way_is_an_error(tmp_path):
     with pytest.raises(OSError, match="a.model"):
         atomic_write(tmp_path / "a.model", lambda file: file.write(b"1"))
     assert os.listdir(tmp_path) == ["a.model"]
+
+
+def test_a_full_disk_is_called_a_full_disk(tmp_path, monkeypatch):
+    class FullDisk(io.BytesIO):
+        def write(self, _):
+            raise OSError(28, "No space left on device")
+
+    real = open
+
+    def opened(path, mode, **kwargs):
+        real(path, mode).close()
+        return FullDisk()
+
+    monkeypatch.setattr(files, "open", opened, raising=False)
+    with pytest.raises(OSError, match="No space left"):
+        atomic_save({"a": torch.zeros(1000)}, tmp_path / "a.pt")
+    assert not os.listdir(tmp_path)
+
+
+def test_tensors_are_saved_as_torch_saves_them(tmp_path):
+    atomic_save({"a": torch.arange(3)}, tmp_path / "a.pt")
+    assert torch.load(tmp_path / "a.pt", weights_only=True)["a"].tolist() == [0, 1, 2]

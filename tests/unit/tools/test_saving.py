@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from mace.tools import saving
+from mace.tools import files, saving
 from mace.tools.loading import load_model
 from mace.tools.rebuild import rebuild
 from mace.tools.same import differences
@@ -123,14 +123,14 @@ def test_the_probe_is_left_alone(live, probe):
 
 
 def test_a_damaged_file_never_gets_the_final_name(tmp_path, live, monkeypatch):
-    real = saving.torch.save
+    real = files.torch.save
 
     def half(obj, file):
         whole = io.BytesIO()
         real(obj, whole)
         file.write(whole.getvalue()[: whole.tell() // 2])
 
-    monkeypatch.setattr(saving.torch, "save", half)
+    monkeypatch.setattr(files.torch, "save", half)
     with pytest.raises(SaveError, match=r"m.model was not written"):
         save_model(rebuild(live), tmp_path / "m.model")
     assert not os.listdir(tmp_path)

@@ -175,8 +175,9 @@ class ZBLBasis(torch.nn.Module):
             atomic_numbers: [n_elements].
         """
         z_u, z_v = _edge_atomic_numbers(node_attrs, edge_index, atomic_numbers)
+        charge_u, charge_v = z_u.to(x.dtype), z_v.to(x.dtype)
         screening_length = (
-            self.a_prefactor * 0.529 / (torch.pow(z_u, self.a_exp) + torch.pow(z_v, self.a_exp))
+            self.a_prefactor * 0.529 / (torch.pow(charge_u, self.a_exp) + torch.pow(charge_v, self.a_exp))
         )
         t = x / screening_length
         phi = (
@@ -187,7 +188,7 @@ class ZBLBasis(torch.nn.Module):
         )
         contact = self.covalent_radii[z_u] + self.covalent_radii[z_v]
         envelope = PolynomialCutoff.calculate_envelope(x, contact, self.p)
-        v_edges = 0.5 * 14.3996 * z_u * z_v / x * phi * envelope
+        v_edges = 0.5 * 14.3996 * charge_u * charge_v / x * phi * envelope
         return scatter_sum(v_edges, edge_index[1], 0, None, node_attrs.shape[0]).squeeze(-1)
 
 

@@ -64,16 +64,6 @@ class Ranks:
         """Whether this process writes files and logs."""
         return self.rank == 0
 
-    def describe(self) -> str:
-        """One line for the log: how many processes, who started them, how they talk."""
-        if self.backend is None:
-            return f"1 process on {self.device}"
-        plural = "process" if self.world_size == 1 else "processes"
-        return (
-            f"{self.world_size} {plural} started by {self.launcher}, back end {self.backend}, "
-            f"this one on {self.device}"
-        )
-
     def barrier(self) -> None:
         """Wait until every process is here."""
         if self.backend is not None:

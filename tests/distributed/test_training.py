@@ -11,9 +11,10 @@ from mace.exceptions import InputError
 from mace.modules.loss import WeightedEnergyForcesLoss
 from mace.tools.distributed import Ranks
 from mace.tools.torch_geometric import DataLoader
+from mace.tools.train import train as upstream_train
 from tests.distributed.processes import on_one_process, run_ranks
 from tests.tolerances import relative
-from tests.toy_training import ToyModel, frames, graphs, loader, make_trainer, optim_plan
+from tests.toy_training import OUTPUTS, ToyModel, frames, graphs, loader, make_trainer, optim_plan
 
 pytestmark = pytest.mark.multirank
 
@@ -92,7 +93,35 @@ def refuses_another_architecture(ranks, folder):
     )
 
 
+def upstreams_function(ranks, folder):
+    """The caller has made the process group and the wrapper."""
+    template = make_trainer(folder / "function", ranks=ranks)
+    data = graphs(frames(16, 1, EQUAL))[ranks.rank :: ranks.world_size]
+    upstream_train(
+        model=template.model,
+        loss_fn=template.loss_fn,
+        train_loader=DataLoader(data, batch_size=8 // ranks.world_size),
+        valid_loaders={"Default": loader(frames(5, 2, EQUAL), 2, ranks)},
+        optimizer=template.optimizer,
+        lr_scheduler=template.lr_scheduler,
+        start_epoch=0,
+        max_num_epochs=2,
+        patience=9,
+        checkpoint_handler=template.checkpoints,
+        logger=template.metrics_logger,
+        eval_interval=1,
+        output_args=OUTPUTS,
+        device=ranks.device,
+        log_errors="PerAtomRMSE",
+        distributed=ranks.backend is not None,
+        distributed_model=ranks.wrap(template.model),
+        rank=ranks.rank,
+    )
+    return template.metrics_logger.losses(), template.metrics_logger.losses("eval")
+
+
 SCENARIOS = [
+    upstreams_function,
     same_numbers,
     stops_by_patience,
     jumps_to_stage_two,
@@ -152,6 +181,12 @@ def test_e2_the_jump_to_stage_two_is_everybodys(one, two):
         }
         assert answer["jumps_to_stage_two"]["next epoch"] == 42
     assert len(one["jumps_to_stage_two"]["evaluations"]) == 1 + 3 + 2
+
+
+def test_upstreams_function_trains_on_two_ranks(one, two):
+    for mine, expected in zip(two[0]["upstreams_function"], one["upstreams_function"], strict=True):
+        assert mine == equal(expected) and mine
+    assert two[1]["upstreams_function"] == ([], [])
 
 
 def test_only_the_main_rank_keeps_records(two):

@@ -12,12 +12,20 @@ _RELATIVE: dict[tuple[str, torch.dtype], float] = {
     ("contraction", torch.float32): 2e-5,
     # Coupling tensors are products of tabulated symbols, so only the last bits differ.
     ("coupling", torch.float64): 1e-14,
+    # The same model on turned, moved or reordered atoms: last bits, a few thousand terms.
+    ("symmetry", torch.float64): 1e-10,
+    # Central differences with steps of 1e-4: the square of the step times a third derivative of order 10.
+    ("finite differences", torch.float64): 1e-6,
+    # A neighbour 1e-3 A before the cutoff: the envelope is about its fourth power there.
+    ("cutoff", torch.float64): 1e-6,
     # Scalars from a few elementwise operations.
     ("loss", torch.float64): 1e-13,
     ("loss", torch.float32): 1e-5,
     # Models on two back ends: same weights, other summation orders, sixfold products of features.
     ("back end", torch.float64): 1e-12,
     ("back end", torch.float32): 1e-4,
+    # Energies and forces of one set of weights in another program: other orders of summation in every block.
+    ("another program", torch.float64): 1e-12,
     # Means and least-squares fits of a few dozen labels, summed in another order.
     ("statistics", torch.float64): 1e-12,
     # Losses of the first steps against another program: last bits, multiplied a little by every step of Adam.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import glob
+import io
 import logging
 import os
 from collections.abc import Sequence
@@ -41,12 +42,22 @@ def models_of(
         raise InputError("Exactly one of 'model_paths' or 'models' must be provided")
     if models is not None:
         given = [models] if isinstance(models, torch.nn.Module) else list(models)
-        loaded = [copy.deepcopy(model).to(device) for model in given]
+        loaded = [_copied(model).to(device) for model in given]
         if not loaded:
             raise InputError("No models supplied")
     else:
         loaded = [load_model(path, map_location=device) for path in _expanded(model_paths)]
     return [_frozen(model, default_dtype) for model in loaded]
+
+
+def _copied(model: torch.nn.Module) -> torch.nn.Module:
+    if not isinstance(model, torch.jit.ScriptModule):
+        return copy.deepcopy(model)
+    # A deep copy of a TorchScript module has parameters that are results of a computation, not leaves.
+    buffer = io.BytesIO()
+    torch.jit.save(model, buffer)
+    buffer.seek(0)
+    return torch.jit.load(buffer)
 
 
 def _expanded(model_paths: Paths) -> list[Path]:

@@ -363,6 +363,25 @@ def test_g4_the_default_dtype_is_left_alone_whatever_the_precision(files):
     assert energies[0] == energies[2] != energies[1] and abs(energies[0] - energies[1]) < 1e-3
 
 
+def test_a_malicious_file_is_refused_and_does_nothing(tmp_path):
+    class CreatesAFile:
+        def __reduce__(self):
+            return open, (str(tmp_path / "created"), "w")
+
+    torch.save(CreatesAFile(), tmp_path / "evil.model")
+    with pytest.raises(InputError, match=r"evil.model"):
+        MACECalculator(tmp_path / "evil.model")
+    assert os.listdir(tmp_path) == ["evil.model"]
+
+
+def test_torchscript_modules_can_be_given(files, fermi):
+    scripted = torch.jit.load(files / "c_compiled.model")
+    atoms = structure()
+    atoms.calc = MACECalculator(models=[scripted, scripted])
+    assert atoms.get_potential_energy() == pytest.approx(expected(fermi)["energy"][0], abs=1e-10)
+    assert all(parameter.requires_grad for parameter in scripted.parameters())
+
+
 def test_names_that_other_programs_use(files):
     calc = MACECalculator(files / "a_0.model")
     assert calc.r_max == 4.0 and list(calc.z_table.zs) == [1, 8] and calc.heads == ["default"]

@@ -118,6 +118,17 @@ def test_unknown_elements_heads_and_outputs_are_named(evaluate, frames, tmp_path
         evaluate("fermi.model")
 
 
+def test_a_malicious_file_is_refused_and_does_nothing(evaluate, tmp_path):
+    class CreatesAFile:
+        def __reduce__(self):
+            return open, (str(tmp_path / "created"), "w")
+
+    torch.save(CreatesAFile(), tmp_path / "evil.model")
+    with pytest.raises(InputError, match=r"evil.model"):
+        evaluate(tmp_path / "evil.model")
+    assert sorted(os.listdir(tmp_path)) == ["evil.model", "in.xyz"]
+
+
 def test_the_command_ends_with_one_line_for_bad_input(models, tmp_path):
     flags = [
         f"--configs={tmp_path}/none.xyz",

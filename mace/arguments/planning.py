@@ -9,33 +9,32 @@ from argparse import Namespace
 from pathlib import Path
 from typing import Any
 
+from mace.arguments.data_plan import DataPlan
 from mace.arguments.flags import check_values
 from mace.arguments.heads import plan_heads
 from mace.arguments.irreps import scalar_irreps
+from mace.arguments.model_plan import ModelPlan
 from mace.arguments.parsing import integers
-from mace.arguments.plans import (
-    DataPlan,
+from mace.arguments.path_plan import PathPlan
+from mace.arguments.reconcile import Message, check_args
+from mace.arguments.train_flags import DEFAULTS, TRAIN
+from mace.arguments.training_plan import (
     LoopPlan,
     LossPlan,
     LossWeights,
-    ModelPlan,
     OptimPlan,
-    PathPlan,
     ReportPlan,
     StagePlan,
-    TrainPlan,
     WandbPlan,
 )
-from mace.arguments.reconcile import Message, check_args
-from mace.arguments.train_flags import DEFAULTS, TRAIN
 from mace.exceptions import InputError
 
 _NO_RESIDUAL = ("RealAgnosticInteractionBlock", "RealAgnosticDensityInteractionBlock")
 _SCHEDULERS = ("ReduceLROnPlateau", "ExponentialLR")
 
 
-def plan_training(args: Namespace) -> TrainPlan:
-    """Make the plan of a run; see ``TrainPlan.from_namespace``."""
+def plan_training(args: Namespace) -> dict[str, Any]:
+    """Make the fields of a ``TrainPlan``; see ``TrainPlan.from_namespace``."""
     check_values(args, TRAIN)
     args, messages = check_args(args)
     if args.distributed and args.launcher == "none":
@@ -44,7 +43,7 @@ def plan_training(args: Namespace) -> TrainPlan:
     data = _plan_data(args)
     model = _plan_model(args, messages)
     loss = _plan_loss(args, model, messages)
-    return TrainPlan(
+    return dict(
         name=args.name,
         seed=args.seed,
         device=args.device,

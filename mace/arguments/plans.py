@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from mace.arguments.data_plan import DataPlan, HeadPlan, LabelKeys
 from mace.arguments.model_plan import ModelPlan
 from mace.arguments.path_plan import PathPlan
+from mace.arguments.planning import plan_training
 from mace.arguments.training_plan import (
     LoopPlan,
     LossPlan,
@@ -72,7 +73,4 @@ class TrainPlan:
         The namespace is left as it is. Raises ``InputError`` for values that cannot be used, for
         arguments that contradict each other and for flags that are known but not built yet.
         """
-        # The planner makes the plans defined here; importing it at the top would close a circle.
-        from mace.arguments.planning import plan_training
-
-        return plan_training(args)
+        return cls(**plan_training(args))

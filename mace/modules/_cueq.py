@@ -18,8 +18,8 @@ import torch
 from cuequivariance.group_theory.experimental.e3nn import O3_e3nn
 from e3nn import o3
 
+from mace.modules._backend import Backend
 from mace.modules.symmetric_contraction import SymmetricContraction
-from mace.modules.wrapper_ops import Backend
 
 HAS_KERNELS = find_spec("cuequivariance_ops_torch") is not None
 

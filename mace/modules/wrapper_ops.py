@@ -8,7 +8,7 @@ state dict moves between back ends as it is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -17,6 +17,7 @@ from e3nn import o3
 
 from mace.exceptions import InputError
 from mace.modules import _e3nn as e3nn_operations
+from mace.modules._backend import Backend
 from mace.modules.symmetric_contraction import SymmetricContraction
 
 
@@ -78,16 +79,6 @@ class CuEquivarianceConfig:
 
 
 CueqConfig = CuEquivarianceConfig | Mapping[str, Any] | None  # a configuration, its plain dictionary, or e3nn
-
-
-@dataclass(frozen=True, kw_only=True)
-class Backend:
-    """What builds the operations. All back ends take e3nn's arguments and keep e3nn's state."""
-
-    linear: Callable[..., torch.nn.Module]
-    tensor_product: Callable[..., torch.nn.Module]
-    fully_connected_tensor_product: Callable[..., torch.nn.Module]
-    symmetric_contraction: Callable[..., torch.nn.Module]
 
 
 E3NN = Backend(

@@ -9,6 +9,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -38,15 +39,15 @@ def models_of(
     Exactly one of ``model_paths`` (file, pattern or list of files) and ``models`` (copies are made) is given.
     Raises InputError.
     """
-    if (model_paths is None) == (models is None):
-        raise InputError("Exactly one of 'model_paths' or 'models' must be provided")
-    if models is not None:
+    if models is not None and model_paths is None:
         given = [models] if isinstance(models, torch.nn.Module) else list(models)
         loaded = [_copied(model).to(device) for model in given]
         if not loaded:
             raise InputError("No models supplied")
-    else:
+    elif model_paths is not None and models is None:
         loaded = [load_model(path, map_location=device) for path in _expanded(model_paths)]
+    else:
+        raise InputError("Exactly one of 'model_paths' or 'models' must be provided")
     return [_frozen(model, default_dtype) for model in loaded]
 
 
@@ -95,7 +96,7 @@ def accelerated(model: torch.nn.Module, model_type: str) -> torch.nn.Module:
 def common_inputs(models: Sequence[torch.nn.Module]) -> ModelInputs:
     """What the members of a committee take, which must be the same. Raises InputError."""
     each = [ModelInputs.of(model) for model in models]
-    facts = {
+    facts: dict[str, list[Any]] = {
         "r_max": [inputs.r_max for inputs in each],
         "elements": [list(inputs.z_table.zs) for inputs in each],
         "heads": [list(inputs.heads) for inputs in each],

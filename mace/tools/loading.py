@@ -103,7 +103,8 @@ def _require_ours(path: Path, contents: bytes) -> None:
 
 def _named_by(path: Path, contents: bytes) -> set[str]:
     """The classes and functions that a pickle names, found without running it."""
-    named, strings = set(), []
+    named: set[str] = set()
+    strings: list[str] = []
     try:
         for opcode, argument, _ in pickletools.genops(contents):
             if opcode.name == "GLOBAL":

@@ -37,7 +37,7 @@ def build(name: str, dtype: str = "float64", **changes: Any) -> torch.nn.Module:
 
 
 def structures(name: str) -> list[Structure]:
-    """The structures of a case. F7: the stored cell of the original graphs gives the volume of open systems."""
+    """The structures of a case. F7: the stored cell of the original gives the volume of open systems."""
     return [
         Structure(
             numbers=structure["numbers"],
@@ -121,7 +121,7 @@ _SMALL = (
 
 
 def golden_model(name: str) -> torch.nn.Module:
-    """A golden model with its weights: a linear congruential stream for every parameter, started by its name."""
+    """A golden model; every parameter is a linear congruential stream started by its name."""
     with default_dtype("float64"):
         if name == "MACE":
             model = modules.MACE(**_GOLDEN_COMMON)

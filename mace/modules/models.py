@@ -249,7 +249,7 @@ class ScaleShiftMACE(MACE):
         super().__init__(**kwargs)
         for name, value in (("scale", atomic_inter_scale), ("shift", atomic_inter_shift)):
             if value is not None and np.asarray(value).size != len(self.heads):
-                raise InputError(f"atomic_inter_{name} {value} has to be one number per head ({len(self.heads)})")
+                raise InputError(f"atomic_inter_{name} {value}: give one number for each of {self.heads}")
         dtype = torch.get_default_dtype()
         self.register_buffer("mean_potential", torch.tensor([float(mean_potential)], dtype=dtype))
         self.register_buffer("mean_electron", torch.tensor([float(mean_electron)], dtype=dtype))

@@ -1,4 +1,4 @@
-"""Numbers that the original programs returned for the same weights: energies, forces, stress, Fermi levels ..."""
+"""Numbers that the original programs returned for the same weights: energies, forces, stress, Fermi levels."""
 
 from __future__ import annotations
 
@@ -58,6 +58,7 @@ def test_outputs_of_the_batch(name: str) -> None:
     assert evaluate(build(name), batch(name), case(name)["batch"]) == []
 
 
+@pytest.mark.upstream
 @pytest.mark.parametrize("name", MODEL_CASES)
 def test_outputs_of_every_structure_alone(name: str) -> None:
     model = build(name)
@@ -67,6 +68,7 @@ def test_outputs_of_every_structure_alone(name: str) -> None:
         assert evaluate(model, data, structure["out"]) == [], structure["label"]
 
 
+@pytest.mark.upstream
 @pytest.mark.parametrize(
     "name", [name for name in MODEL_CASES if case(name)["config"]["hessian_on"] is not None]
 )
@@ -76,6 +78,7 @@ def test_hessian(name: str) -> None:
     assert same("hessian", output["hessian"], case(name)["structures"][index]["out"]["hessian"])
 
 
+@pytest.mark.upstream
 @pytest.mark.parametrize("name", MODEL_CASES)
 def test_gradients_of_the_weights(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     config, stored = case(name)["config"], case(name)["grad"]

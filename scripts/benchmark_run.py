@@ -1,7 +1,7 @@
 """Alternate measured processes of this package and of a peer, and report ratios peer/ours with their spread.
 
-A round runs every workload once with each side, in turn; a ratio is formed within a round, so that a machine whose speed drifts does not
-favour one side. Both sides must compute the same energies and forces (checked, 1e-9 relative in float64, 1e-4 in float32).
+A round runs a workload once with each side, in turn; a ratio is formed within a round, so that a machine whose
+speed drifts does not favour one side. Both sides must compute the same energies and forces, which is checked.
 """
 
 import argparse
@@ -29,10 +29,21 @@ DEFAULT = {
 def architecture(size: dict) -> dict:
     """Constructor arguments of ScaleShiftMACE that both packages take."""
     return {
-        "num_bessel": 8, "num_polynomial_cutoff": 5, "interaction_cls": "RealAgnosticResidualInteractionBlock",
-        "interaction_cls_first": "RealAgnosticInteractionBlock", "num_interactions": 2, "MLP_irreps": "16x0e", "gate": "silu",
-        "atomic_energies": [[-10.0, -70.0, -100.0]], "avg_num_neighbors": 10.0, "atomic_numbers": [1, 8, 29], "correlation": 3,
-        "atomic_inter_scale": 1.0, "atomic_inter_shift": 0.0, **size}  # fmt: skip
+        "num_bessel": 8,
+        "num_polynomial_cutoff": 5,
+        "interaction_cls": "RealAgnosticResidualInteractionBlock",
+        "interaction_cls_first": "RealAgnosticInteractionBlock",
+        "num_interactions": 2,
+        "MLP_irreps": "16x0e",
+        "gate": "silu",
+        "atomic_energies": [[-10.0, -70.0, -100.0]],
+        "avg_num_neighbors": 10.0,
+        "atomic_numbers": [1, 8, 29],
+        "correlation": 3,
+        "atomic_inter_scale": 1.0,
+        "atomic_inter_shift": 0.0,
+        **size,
+    }
 
 
 WORKLOADS = {
@@ -71,8 +82,12 @@ def check_agreement(name: str, dtype: str, ours: dict, peer: dict) -> None:
 
 def measure(workload: dict, name: str, arguments, folder: str) -> dict:
     """All rounds of one workload: ratios peer/ours of time, start-up and peak memory."""
-    job = workload | {"threads": arguments.threads, "repetitions": arguments.repetitions,
-                      "file": str(ROOT / "tests/data/cu_water_train.xyz"), "weights": f"{folder}/{name}.pt"}  # fmt: skip
+    job = workload | {
+        "threads": arguments.threads,
+        "repetitions": arguments.repetitions,
+        "file": str(ROOT / "tests/data/cu_water_train.xyz"),
+        "weights": f"{folder}/{name}.pt",
+    }
     job_file = f"{folder}/{name}.json"
     Path(job_file).write_text(json.dumps(job))
     run_worker(arguments.ours, True, job_file)  # writes the weights; warms the file cache for both
@@ -99,16 +114,22 @@ def ratios(rounds: list[dict], figure: str) -> dict:
         return statistics.median(side[figure]) if isinstance(side[figure], list) else side[figure]
 
     each = [value(entry["peer"]) / value(entry["ours"]) for entry in rounds]
-    return {"median": statistics.median(each), "min": min(each), "max": max(each),
-            "ours": statistics.median(value(entry["ours"]) for entry in rounds)}  # fmt: skip
+    return {
+        "median": statistics.median(each),
+        "min": min(each),
+        "max": max(each),
+        "ours": statistics.median(value(entry["ours"]) for entry in rounds),
+    }
 
 
 def table(results: dict) -> str:
     """Ratios peer/ours as text, one workload a line."""
     lines = [f"{'workload':28s} {'time':>22s} {'start-up':>22s} {'peak memory':>22s} {'ours':>10s}"]
     for name, result in results.items():
-        cells = [f"{r['median']:.2f} ({r['min']:.2f} - {r['max']:.2f})" for r in
-                 (result["ratios"][figure] for figure in ("seconds", "start_up", "peak_mb"))]  # fmt: skip
+        cells = [
+            f"{r['median']:.2f} ({r['min']:.2f} - {r['max']:.2f})"
+            for r in (result["ratios"][figure] for figure in ("seconds", "start_up", "peak_mb"))
+        ]
         lines.append(
             f"{name:28s} "
             + " ".join(f"{cell:>22s}" for cell in cells)
@@ -133,13 +154,18 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.workloads.split(","):
             results[name] = measure(WORKLOADS[name], name, arguments, folder)
-            print(table(results).splitlines()[0 if len(results) == 1 else -1], flush=True)
+            print(table({name: results[name]}), flush=True)
     print(
-        "\nRatios mace-torch 0.3.16 / ours, median (min - max) of the rounds; above 1 means ours is faster or smaller."
+        "\nRatios mace-torch 0.3.16 / ours: median (min - max) of the rounds; above 1, ours is faster or smaller."
     )
     print(table(results))
-    report = {"machine": platform.platform(), "processor": platform.processor() or platform.machine(), "threads": arguments.threads,
-              "date": datetime.now(timezone.utc).isoformat(timespec="seconds"), "results": results}  # fmt: skip
+    report = {
+        "machine": platform.platform(),
+        "processor": platform.processor() or platform.machine(),
+        "threads": arguments.threads,
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "results": results,
+    }
     Path(arguments.json).parent.mkdir(parents=True, exist_ok=True)
     Path(arguments.json).write_text(json.dumps(report, indent=1))
     print(f"written: {arguments.json}")

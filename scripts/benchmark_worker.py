@@ -71,8 +71,11 @@ def make_model(job: dict) -> torch.nn.Module:
 def load_weights(model: torch.nn.Module, stored: dict) -> None:
     """Load a state dict of either package: all but flags and means that only one of the two knows."""
     own = model.state_dict()
-    different = [key for key in own.keys() ^ stored.keys() if not key.endswith("_zeroed")
-                 and key not in ("mean_potential", "mean_electron")]  # fmt: skip
+    different = [
+        key
+        for key in own.keys() ^ stored.keys()
+        if not key.endswith("_zeroed") and key not in ("mean_potential", "mean_electron")
+    ]
     assert not different, different
     model.load_state_dict({key: stored.get(key, value) for key, value in own.items()})
 

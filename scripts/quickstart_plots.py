@@ -1,4 +1,4 @@
-"""Plots of a quickstart run: parity of energy, forces and Fermi level on the test set, and the learning curve.
+"""Plots of a quickstart run: parity of energy, forces and Fermi level on the test set; the learning curve.
 
 usage: python quickstart_plots.py FOLDER    (a folder that scripts/quickstart has filled)
 """
@@ -34,12 +34,20 @@ def parity(axis, reference: np.ndarray, predicted: np.ndarray, name: str, unit: 
 def plot_parity(frames: list, path: Path) -> None:
     """Energy per atom, force components and Fermi level of all `frames`."""
     atoms = np.array([len(frame) for frame in frames])
-    column = {key: np.array([frame.info[key] for frame in frames]) for key in
-              ("REF_energy", "MACE_energy", "potential", "MACE_potential")}  # fmt: skip
+    column = {
+        key: np.array([frame.info[key] for frame in frames])
+        for key in ("REF_energy", "MACE_energy", "potential", "MACE_potential")
+    }
     mean = (column["REF_energy"] / atoms).mean()
     figure, axes = plt.subplots(1, 3, figsize=(12, 4.2), layout="constrained")
-    parity(axes[0], column["REF_energy"] / atoms - mean, column["MACE_energy"] / atoms - mean,
-           "Energy (less the mean)", "eV/atom", 1000.0)  # fmt: skip
+    parity(
+        axes[0],
+        column["REF_energy"] / atoms - mean,
+        column["MACE_energy"] / atoms - mean,
+        "Energy (less the mean)",
+        "eV/atom",
+        1000.0,
+    )
     forces = [
         np.concatenate([frame.arrays[key].ravel() for frame in frames])
         for key in ("REF_forces", "MACE_forces")
@@ -64,8 +72,11 @@ def plot_learning_curve(results: Path, path: Path) -> None:
     )
     left.semilogy(epochs, [r["loss"] for r in evaluations], label="validation")
     left.set_ylabel("loss")
-    for key, label in (("rmse_e_per_atom", "energy / meV/atom"), ("rmse_f", "forces / meV/Å"),
-                       ("rmse_p", "Fermi level / meV")):  # fmt: skip
+    for key, label in (
+        ("rmse_e_per_atom", "energy / meV/atom"),
+        ("rmse_f", "forces / meV/Å"),
+        ("rmse_p", "Fermi level / meV"),
+    ):
         right.semilogy(epochs, [1000 * r[key] for r in evaluations], label=label)
     right.set_ylabel("validation RMSE")
     for axis in (left, right):

@@ -69,11 +69,18 @@ def test_every_promised_file_is_there_and_nothing_else(two_rank_run):
         if path.is_file() and path.suffix != ".pt"
     }
     assert files == {
-        "train.xyz", "valid.xyz", "m.model", "m_compiled.model", "m_stagetwo.model",
+        "train.xyz",
+        "valid.xyz",
+        "m.model",
+        "m_compiled.model",
+        "m_stagetwo.model",
         "m_stagetwo_compiled.model",
-        "checkpoints/m_run-1.model", "checkpoints/m_run-1_stagetwo.model", "logs/m_run-1.log",
-        "logs/m_run-1_debug.log", "results/m_run-1_train.txt",
-    }  # fmt: skip
+        "checkpoints/m_run-1.model",
+        "checkpoints/m_run-1_stagetwo.model",
+        "logs/m_run-1.log",
+        "logs/m_run-1_debug.log",
+        "results/m_run-1_train.txt",
+    }
 
 
 @pytest.mark.multirank
@@ -107,8 +114,15 @@ def test_models_are_written_before_the_first_table(two_rank_run):
 def test_a_run_in_process_leaves_the_callers_settings_alone(tmp_path):
     tiny_data(tmp_path)
     before = torch.get_default_dtype()
-    flags = {**FLAGS, **FERMI, "work_dir": tmp_path, "max_num_epochs": 1, "default_dtype": "float64",
-             "train_file": tmp_path / "train.xyz", "valid_file": tmp_path / "valid.xyz"}  # fmt: skip
+    flags = {
+        **FLAGS,
+        **FERMI,
+        "work_dir": tmp_path,
+        "max_num_epochs": 1,
+        "default_dtype": "float64",
+        "train_file": tmp_path / "train.xyz",
+        "valid_file": tmp_path / "valid.xyz",
+    }
     args = build_default_arg_parser().parse_args([f"--{name}={value}" for name, value in flags.items()])
     known = vars(args).copy()
     run(args)
@@ -119,8 +133,15 @@ def test_a_run_in_process_leaves_the_callers_settings_alone(tmp_path):
 
 def test_a1_every_parameter_moves(tmp_path):
     tiny_data(tmp_path)
-    flags = {**FLAGS, **FERMI, "work_dir": tmp_path, "save_all_checkpoints": None, "lr": 0.01,
-             "train_file": tmp_path / "train.xyz", "valid_file": tmp_path / "valid.xyz"}  # fmt: skip
+    flags = {
+        **FLAGS,
+        **FERMI,
+        "work_dir": tmp_path,
+        "save_all_checkpoints": None,
+        "lr": 0.01,
+        "train_file": tmp_path / "train.xyz",
+        "valid_file": tmp_path / "valid.xyz",
+    }
     words = [f"--{name}" if value is None else f"--{name}={value}" for name, value in flags.items()]
     run(build_default_arg_parser().parse_args(words))
     model = torch.load(tmp_path / "tiny.model", weights_only=False)

@@ -16,8 +16,10 @@ _RELATIVE: dict[tuple[str, torch.dtype], float] = {
     ("symmetry", torch.float64): 1e-10,
     # Central differences with steps of 1e-4: the square of the step times a third derivative of order 10.
     ("finite differences", torch.float64): 1e-6,
-    # A neighbour 1e-3 A before the cutoff: the envelope is about its fourth power there.
+    # A neighbour 1e-3 A before the cutoff: the envelope goes with the third power of that, its slope with the second.
     ("cutoff", torch.float64): 1e-6,
+    # Sums of up to a hundred products of numbers of order one.
+    ("linear", torch.float64): 1e-13,
     # Scalars from a few elementwise operations.
     ("loss", torch.float64): 1e-13,
     ("loss", torch.float32): 1e-5,
@@ -28,6 +30,8 @@ _RELATIVE: dict[tuple[str, torch.dtype], float] = {
     ("another program", torch.float64): 1e-12,
     # Means and least-squares fits of a few dozen labels, summed in another order.
     ("statistics", torch.float64): 1e-12,
+    # The same of labels that are stored in single precision.
+    ("statistics", torch.float32): 1e-6,
     # Losses of the first steps against another program: last bits, multiplied a little by every step of Adam.
     ("training steps", torch.float64): 1e-11,
     # Losses of some epochs: gradients are averaged over ranks instead of over one batch, and Adam divides by

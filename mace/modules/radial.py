@@ -116,7 +116,10 @@ class GaussianBasis(torch.nn.Module):
 
 @compile_mode("script")
 class PolynomialCutoff(torch.nn.Module):
-    """Envelope that goes from 1 to 0 at r_max with p - 1 continuous derivatives (arXiv:2003.03123, eq. 8)."""
+    """Envelope 1 - O(x^p) that vanishes at r_max together with its first two derivatives.
+
+    Gasteiger et al., arXiv:2003.03123, equation 8.
+    """
 
     def __init__(self, r_max: float, p: int = 6) -> None:
         super().__init__()

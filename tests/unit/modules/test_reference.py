@@ -1,4 +1,4 @@
-"""Numbers that the original programs returned for the same weights: energies, forces, stress, Fermi levels."""
+"""Numbers that the original programs returned for the same weights: energies, forces, Fermi levels."""
 
 from __future__ import annotations
 

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 from mace.tools import files, saving
+from mace.tools.kernels import to_cueq, to_e3nn
 from mace.tools.loading import load_model
-from mace.tools.rebuild import rebuild
+from mace.tools.rebuild import disable_e3nn_codegen, extract_config_mace_model, rebuild
 from mace.tools.same import differences
 from mace.tools.saving import SaveError, check_copy, save_compiled, save_model, told_to_all
 from tests import small_models
@@ -108,6 +109,22 @@ def test_a_conversion_is_compared_by_outputs(live, probe):
     nudge(other, "readouts.0.linear.weight", 1e-3)
     with pytest.raises(SaveError, match="largest deviation"):
         check_copy(live, other, probe)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_a_model_trained_on_other_kernels_is_saved_as_an_e3nn_model(tmp_path, dtype):
+    plain = small_models.fermi(dtype)
+    config = extract_config_mace_model(plain)
+    live, probe = to_cueq(plain, config), small_models.batch(dtype)
+    again = rebuild(live)
+    assert check_copy(live, again, probe) <= 1e-5
+    with disable_e3nn_codegen():
+        copy = to_e3nn(again, config)
+    save_model(copy, tmp_path / "m.model", live=live, probe=probe)
+    assert save_compiled(copy, tmp_path / "c.model", live=live, probe=probe)
+    loaded = load_model(tmp_path / "m.model")
+    assert extract_config_mace_model(loaded)["cueq_config"] is None
+    assert not differences(plain, loaded)
 
 
 def test_an_unsound_model_is_saved_as_it_is(tmp_path, live, probe):

@@ -1,4 +1,4 @@
-"""The one exception that means: what the user gave cannot be used."""
+"""The exceptions whose message is all that a user needs: commands print it once and end with status 1."""
 
 
 class InputError(ValueError):
@@ -8,3 +8,7 @@ class InputError(ValueError):
     print that line once (not once a rank, and without a traceback) and end with status 1; Python callers
     catch it as a ``ValueError``.
     """
+
+
+class RunError(RuntimeError):
+    """A run that was well asked for has failed, and one line can tell why (which file, which cause)."""

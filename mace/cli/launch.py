@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import importlib
 import io
+import logging
 import sys
 import warnings
 from argparse import Namespace
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import mace
 from mace.arguments.parsers import build_default_arg_parser, build_eval_arg_parser
-from mace.exceptions import InputError
+from mace.exceptions import InputError, RunError
 
 
 def run_train() -> None:
@@ -33,7 +34,8 @@ def _launch(module: str, parser: argparse.ArgumentParser) -> None:
         _look_for_mace_torch()
         _quieten_scripting()
         importlib.import_module(module).run(args)
-    except InputError as error:
+    except (InputError, RunError) as error:
+        logging.getLogger().debug("The run ended with an error", exc_info=True)
         _report(f"{parser.prog}: error: {error}")
         sys.exit(1)
 

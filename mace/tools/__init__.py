@@ -1,5 +1,9 @@
 """Helpers that know no other room. What stands above data and modules is imported by its full path."""
 
+from .arg_parser import build_default_arg_parser, build_preprocess_arg_parser
+from .arg_parser_tools import check_args
+from .cg import U_matrix_real
+from .checkpoint import CheckpointHandler, CheckpointIO, CheckpointState
 from .torch_tools import (
     TensorDict,
     cartesian_to_spherical,
@@ -16,6 +20,7 @@ from .torch_tools import (
     to_one_hot,
     voigt_to_matrix,
 )
+from .train import SWAContainer, evaluate, train
 from .utils import (
     AtomicNumberTable,
     MetricsLogger,
@@ -34,11 +39,19 @@ from .utils import (
 
 __all__ = [
     "AtomicNumberTable",
+    "CheckpointHandler",
+    "CheckpointIO",
+    "CheckpointState",
     "MetricsLogger",
+    "SWAContainer",
     "TensorDict",
+    "U_matrix_real",
     "UniversalEncoder",
     "atomic_numbers_to_indices",
+    "build_default_arg_parser",
+    "build_preprocess_arg_parser",
     "cartesian_to_spherical",
+    "check_args",
     "compute_c",
     "compute_mae",
     "compute_q95",
@@ -48,6 +61,7 @@ __all__ = [
     "count_parameters",
     "default_dtype",
     "dtype_dict",
+    "evaluate",
     "get_atomic_number_table_from_zs",
     "get_tag",
     "init_device",
@@ -59,5 +73,6 @@ __all__ = [
     "tensor_dict_to_device",
     "to_numpy",
     "to_one_hot",
+    "train",
     "voigt_to_matrix",
 ]

@@ -18,6 +18,7 @@ import e3nn.util.jit
 import torch
 from torch.jit.frontend import FrontendError
 
+from mace.exceptions import RunError
 from mace.tools.files import atomic_save, atomic_write
 from mace.tools.plain import readable
 from mace.tools.rebuild import describe, rebuild, recorded_config, unwrap
@@ -34,7 +35,7 @@ _TOLERANCE_CONVERTED = {torch.float64: 1e-10, torch.float32: 1e-4}
 _COMPARED = ("energy", "forces", "potential", "dipole")
 
 
-class SaveError(RuntimeError):
+class SaveError(RunError):
     """A file could not be written as it should be: one line with file, cause and largest deviation."""
 
 

@@ -110,8 +110,8 @@ class _BlockwiseMap(torch.nn.Module):
         """Rows [n, mul_in], sorted by element, times ``matrices`` [mul_in, n_elements, mul_out]."""
         if self.num_elements == 1:
             return rows @ matrices.squeeze(1)
-        by_element = torch.split(rows, counts)
-        return torch.cat([part @ matrices[:, element] for element, part in enumerate(by_element)])
+        of_element = matrices.unbind(1)
+        return torch.cat([part @ of_element[i] for i, part in enumerate(torch.split(rows, counts))])
 
 
 @compile_mode("script")

@@ -27,7 +27,8 @@ def refused(finished, *parts: str) -> None:
     assert len(complaints) == 1, finished.output
     for part in parts:
         assert part in complaints[0]
-    assert tracebacks(finished.output) == 0, finished.output
+    launchers = finished.output.count("torch.distributed.elastic.multiprocessing.errors.ChildFailedError")
+    assert tracebacks(finished.output) == launchers, finished.output  # torchrun's summary has one
     assert not list(finished.folder.glob("*.model"))
 
 
@@ -64,7 +65,7 @@ def test_restart_from_another_architecture(folder):
     (folder / "r.model").unlink()
     (folder / "r_compiled.model").unlink()
     flags = ["--name=r", "--max_num_epochs=2", "--restart_latest", "--hidden_irreps=16x0e + 16x1o"]
-    refused(two([*CP, *flags], folder), "node_embedding")
+    refused(two([*CP, *flags], folder), "another architecture", "192", "768")
 
 
 def test_a_port_in_use(folder):

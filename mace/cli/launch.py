@@ -36,7 +36,7 @@ def _launch(module: str, parser: argparse.ArgumentParser) -> None:
         importlib.import_module(module).run(args)
     except (InputError, RunError) as error:
         logging.getLogger().debug("The run ended with an error", exc_info=True)
-        _report(f"{parser.prog}: error: {error}")
+        _report_failure(f"{parser.prog}: error: {error}")
         sys.exit(1)
 
 
@@ -56,7 +56,7 @@ def _parse(parser: argparse.ArgumentParser) -> Namespace:
             return parser.parse_args()
     except SystemExit:
         if complaint.getvalue():
-            _report(complaint.getvalue().rstrip())
+            _report_failure(complaint.getvalue().rstrip())
         raise
 
 
@@ -78,14 +78,16 @@ def _look_for_mace_torch() -> None:
             f"mace-torch {other.version} is installed into {ours} too, where its files and those of cp-mace "
             f"overwrite each other: {advice}"
         )
-    _report(
+    # The room that knows ranks needs torch, which a command without complaints may never load.
+    from mace.tools.distributed import report_once
+
+    report_once(
         f"warning: mace-torch {other.version} is installed too, with the same import package 'mace'; "
         f"this is cp-mace {mace.__version__} in {ours}. To be sure of it everywhere, {advice}"
     )
 
 
-def _report(message: str) -> None:
-    # The room that knows ranks needs torch, which a command without complaints may never load.
-    from mace.tools.distributed import report_once
+def _report_failure(message: str) -> None:
+    from mace.tools.distributed import report_failure  # needs torch, see above
 
-    report_once(message)
+    report_failure(message)

@@ -148,10 +148,13 @@ def save_stage(
 
 def evaluated_sets(loaders: Loaders, left_out: Sequence[str]) -> list[tuple[str, dict[str, DataLoader]]]:
     """Title and data sets of each error table; the heads ``left_out`` are in none."""
-    endings = tuple(f"_{head}" for head in left_out)
 
     def kept(sets: dict[str, DataLoader]) -> dict[str, DataLoader]:
-        return {name: loader for name, loader in sets.items() if not name.endswith(endings)}
+        return {name: loader for name, loader in sets.items() if head_of(name) not in left_out}
+
+    def head_of(name: str) -> str:
+        # Names end with their head; of the heads "a" and "x_a", "train_x_a" belongs to the longer one.
+        return max((head for head in loaders.valid if name.endswith(f"_{head}")), key=len)
 
     valid = {f"valid_{head}": loader for head, loader in loaders.valid.items()}
     return [("TRAIN and VALID", kept(loaders.train_evaluation | valid)), ("TEST", kept(loaders.tests))]

@@ -180,6 +180,7 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None
         for mine, theirs in zip(group["params"], known["params"], strict=True):
             if theirs in saved["state"]:
                 state[mine] = saved["state"][theirs]
+        _warn_of_other_settings(name, group, known)
         kept = {"params": group["params"]} | {k: group[k] for k in ("swa_lr",) if k in group}
         groups.append({**group, **known, **kept})
     if lost:
@@ -188,6 +189,23 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None
             "the model and optimizer settings it was written with"
         )
     optimizer.load_state_dict({"state": state, "param_groups": groups})
+
+
+def _warn_of_other_settings(name: str, asked: Checkpoint, saved: Checkpoint) -> None:
+    """Say which settings of this run a restart does not use: those of the checkpoint go on."""
+    pairs = {
+        key: (asked.get(key), saved.get(key)) for key in ("initial_lr", "weight_decay", "betas", "amsgrad")
+    }
+    other = [
+        f"{key.removeprefix('initial_')} {theirs} (not {mine})"
+        for key, (mine, theirs) in pairs.items()
+        if theirs is not None and mine is not None and theirs != mine
+    ]
+    if other:
+        logging.warning(
+            f"The restart goes on with the checkpoint's settings of the optimiser group '{name}': "
+            f"{', '.join(other)}"
+        )
 
 
 def _load_average(state: CheckpointState, checkpoint: Checkpoint) -> None:

@@ -6,7 +6,9 @@ Everything else is handed a :class:`Ranks` and asks it; with one process the sam
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -351,6 +353,29 @@ def open_ranks(device: str, distributed: bool, launcher: str | None = None) -> I
 
 def report_once(message: str) -> None:
     """Print a message on stderr from the first process only; needs no process group."""
-    rank = next((os.environ[name] for name in _RANK_VARIABLES if name in os.environ), "0")
-    if rank == "0":
+    if _rank_told() == "0":
         print(message, file=sys.stderr, flush=True)
+
+
+def report_failure(message: str, patience: float = 20.0) -> None:
+    """Print why this process is about to end, once for all processes that end for the same reason.
+
+    A launcher stops the other processes as soon as one has ended. So that the first process can speak
+    before, and so that every process ends with the status of its failure, the others wait for the launcher's
+    signal, which no longer ends them. If none comes within ``patience`` seconds the failure was this
+    process's alone, and it speaks itself. Call it from the main thread.
+    """
+    rank = _rank_told()
+    if rank == "0":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        print(message, file=sys.stderr, flush=True)
+        return
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+    if not stopped.wait(patience):
+        print(f"rank {rank}: {message}", file=sys.stderr, flush=True)
+
+
+def _rank_told() -> str:
+    """The rank that the launcher's environment gives this process, "0" without one."""
+    return next((os.environ[name] for name in _RANK_VARIABLES if name in os.environ), "0")

@@ -39,6 +39,12 @@ def atomic_write(
         if check is not None:
             check(temporary)
         os.replace(temporary, final)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        if error.filename is None and error.errno is not None:
+            # A full disk, for example: Python knows no name for what was being written.
+            raise OSError(error.errno, error.strerror, str(final)) from error
+        raise
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

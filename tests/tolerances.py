@@ -16,7 +16,8 @@ _RELATIVE: dict[tuple[str, torch.dtype], float] = {
     ("symmetry", torch.float64): 1e-10,
     # Central differences with steps of 1e-4: the square of the step times a third derivative of order 10.
     ("finite differences", torch.float64): 1e-6,
-    # A neighbour 1e-3 A before the cutoff: the envelope goes with the third power of that, its slope with the second.
+    # A neighbour 1e-3 A before the cutoff: the envelope goes with the third power of that, its slope with the
+    # second.
     ("cutoff", torch.float64): 1e-6,
     # Sums of up to a hundred products of numbers of order one.
     ("linear", torch.float64): 1e-13,

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -357,18 +358,21 @@ def report_once(message: str) -> None:
         print(message, file=sys.stderr, flush=True)
 
 
-def report_failure(message: str, patience: float = 20.0) -> None:
+def report_failure(message: str, patience: float = 20.0, grace: float = 2.0) -> None:
     """Print why this process is about to end, once for all processes that end for the same reason.
 
     A launcher stops the other processes as soon as one has ended. So that the first process can speak
     before, and so that every process ends with the status of its failure, the others wait for the launcher's
     signal, which no longer ends them. If none comes within ``patience`` seconds the failure was this
-    process's alone, and it speaks itself. Call it from the main thread.
+    process's alone, and it speaks itself. The first process stays for ``grace`` seconds after it has
+    spoken: others may not have got as far as their failure. Call it from the main thread.
     """
     rank = _rank_told()
     if rank == "0":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         print(message, file=sys.stderr, flush=True)
+        if os.environ.get("WORLD_SIZE", "1") != "1":
+            time.sleep(grace)
         return
     stopped = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())

@@ -60,6 +60,16 @@ def test_one_line_on_one_rank(folder, case):
     refused(two([*CP, "--name=bad", *flags], folder), *parts)
 
 
+def test_a_slow_first_rank_still_speaks_and_both_end_with_status_1(folder):
+    slow = folder / "slow"
+    slow.mkdir()
+    delay = "import os, time\nif os.environ.get('RANK') == '0': time.sleep(5)\n"
+    (slow / "sitecustomize.py").write_text(delay)
+    finished = two([*CP, "--name=bad", "--r_max=-1"], folder, env={"PYTHONPATH": str(slow)})
+    refused(finished, "r_max", "-1")
+    assert "(SIGTERM)" not in finished.output
+
+
 def test_restart_from_another_architecture(folder):
     two([*CP, "--name=r", "--max_num_epochs=1"], folder).succeeded()
     (folder / "r.model").unlink()

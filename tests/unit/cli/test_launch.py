@@ -1,5 +1,6 @@
 """The doors of the commands: light, and one clear line for what cannot be used."""
 
+import os
 import subprocess
 import sys
 import time
@@ -65,12 +66,18 @@ def test_an_unknown_flag_is_one_line_and_status_2():
     )
 
 
-def test_only_the_first_process_complains(monkeypatch):
-    for name, value in {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}.items():
-        monkeypatch.setenv(name, value)
-    for given, status in (("--no_such_flag=1", 2), ("--config=no_such_file.yaml", 1)):
-        result = command("run_train", "--name=x", given)
-        assert (result.returncode, result.stderr) == (status, "")
+def test_the_first_process_complains_and_the_others_keep_their_status():
+    def report(rank, patience=60.0):
+        code = f"from mace.tools.distributed import report_failure; report_failure('why', {patience})"
+        environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "PYTHONPATH": str(ROOT)}
+        options = {"env": environment, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen([sys.executable, "-W", "ignore", "-c", f"{code}; exit(7)"], **options)
+
+    alone, stopped, first = report(1, patience=0.1), report(1), report(0)
+    assert first.communicate()[1] == "why\n" and first.returncode == 7
+    stopped.terminate()  # as torchrun does when the first process has ended
+    assert stopped.communicate()[1] == "" and stopped.returncode == 7
+    assert alone.communicate()[1] == "rank 1: why\n" and alone.returncode == 7
 
 
 def test_only_input_errors_are_made_into_one_line(monkeypatch, capsys):

@@ -1,7 +1,7 @@
 """Alternate measured processes of this package and of a peer, and report ratios peer/ours with their spread.
 
-A round runs a workload once with each side, in turn; a ratio is formed within a round, so that a machine whose
-speed drifts does not favour one side. Both sides must compute the same energies and forces, which is checked.
+A round runs a workload once with each side, in turn; a ratio is formed within a round, so that a machine
+whose speed drifts does not favour one side. Both sides must compute the same energies and forces, which is checked.
 """
 
 import argparse
@@ -155,9 +155,7 @@ def main() -> None:
         for name in arguments.workloads.split(","):
             results[name] = measure(WORKLOADS[name], name, arguments, folder)
             print(table({name: results[name]}), flush=True)
-    print(
-        "\nRatios mace-torch 0.3.16 / ours: median (min - max) of the rounds; above 1, ours is faster or smaller."
-    )
+    print("\nRatios peer / ours: median (min - max) of the rounds; above 1, ours is faster or smaller.")
     print(table(results))
     report = {
         "machine": platform.platform(),

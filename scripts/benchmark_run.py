@@ -1,7 +1,7 @@
 """Alternate measured processes of this package and of a peer, and report ratios peer/ours with their spread.
 
 A round runs a workload once with each side, in turn; a ratio is formed within a round, so that a machine
-whose speed drifts does not favour one side. Both sides must compute the same energies and forces, which is checked.
+whose speed drifts does not favour one side. Both sides must compute the same energies and forces (checked).
 """
 
 import argparse

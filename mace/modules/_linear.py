@@ -61,7 +61,9 @@ class _BlockwiseMap(torch.nn.Module):
     _paths: list[tuple[int, int, int]]  # input block, output block, place of the weights
     _weight_sizes: list[int]
 
-    def __init__(self, irreps_in: o3.Irreps, irreps_out: o3.Irreps, num_elements: int) -> None:
+    def __init__(
+        self, irreps_in: o3.Irreps, irreps_out: o3.Irreps, num_elements: int, empty_bias: bool = False
+    ) -> None:
         super().__init__()
         blocks = _merged(irreps_in, irreps_out)
         paths = _paths(blocks, irreps_out, num_elements)
@@ -80,6 +82,8 @@ class _BlockwiseMap(torch.nn.Module):
             self.weight = torch.nn.Parameter(torch.randn(self.weight_numel))
         else:
             self.register_buffer("weight", torch.zeros(0))
+        if empty_bias:  # here, because the order of a state dict is part of what is kept
+            self.register_buffer("bias", torch.zeros(0))
         dims = [block.dim for block in irreps_out]
         mask = [torch.full((dim,), float(fan_in > 0)) for fan_in, dim in zip(reached, dims, strict=True)]
         self.register_buffer("output_mask", torch.cat(mask) if mask else torch.ones(0))
@@ -123,9 +127,8 @@ class Linear(_BlockwiseMap):
     """
 
     def __init__(self, irreps_in: o3.Irreps, irreps_out: o3.Irreps) -> None:
-        super().__init__(o3.Irreps(irreps_in), o3.Irreps(irreps_out), 1)
+        super().__init__(o3.Irreps(irreps_in), o3.Irreps(irreps_out), 1, empty_bias=True)
         self.irreps_in, self.irreps_out = o3.Irreps(irreps_in), o3.Irreps(irreps_out)
-        self.register_buffer("bias", torch.zeros(0))
 
     def __repr__(self) -> str:
         return (

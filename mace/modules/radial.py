@@ -255,8 +255,8 @@ class LegacySoftTransform(torch.nn.Module):
 
     def __init__(self, a: float = 0.2, b: float = 3.0, trainable: bool = False) -> None:
         super().__init__()
-        _constants(self, trainable, a=_scalar(a), b=_scalar(b))
         self.register_buffer("covalent_radii", _covalent_radii())
+        _constants(self, trainable, a=_scalar(a), b=_scalar(b))
 
     def __repr__(self) -> str:
         return f"{self.__class__.__name__}(a={self.a:.4f}, b={self.b:.4f})"

@@ -58,6 +58,13 @@ def test_outputs_of_the_batch(name: str) -> None:
     assert evaluate(build(name), batch(name), case(name)["batch"]) == []
 
 
+@pytest.mark.parametrize("name", MODEL_CASES)
+def test_the_state_has_the_names_and_the_order_of_the_original(name: str) -> None:
+    stored = list(case(name)["state_dict"])
+    ours = [key for key in build(name).state_dict() if key in stored]
+    assert ours == [key for key in stored if key in ours]
+
+
 @pytest.mark.upstream
 @pytest.mark.parametrize("name", MODEL_CASES)
 def test_outputs_of_every_structure_alone(name: str) -> None:

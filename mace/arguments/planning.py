@@ -30,6 +30,7 @@ from mace.arguments.training_plan import (
 from mace.exceptions import InputError
 
 _NO_RESIDUAL = ("RealAgnosticInteractionBlock", "RealAgnosticDensityInteractionBlock")
+_LONGEST_NAME = 180  # bytes; most file systems allow 255 for a name, suffixes and temporary names included
 _SCHEDULERS = ("ReduceLROnPlateau", "ExponentialLR")
 
 
@@ -68,6 +69,11 @@ def _plan_paths(args: Namespace) -> PathPlan:
     if not args.name.strip() or "/" in args.name or args.name.startswith("."):
         raise InputError(
             f"--name={args.name!r} names files: give a text without '/' that does not begin with '.'"
+        )
+    if len(args.name.encode()) > _LONGEST_NAME:
+        raise InputError(
+            f"--name={args.name[:20]}... has {len(args.name.encode())} bytes, and file names that begin with it "
+            f"would be too long: give at most {_LONGEST_NAME}"
         )
     return PathPlan(
         name=args.name,

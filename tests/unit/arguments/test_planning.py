@@ -185,6 +185,7 @@ def test_a20_keys():
         (["--scheduler=Nonsense"], "Unknown scheduler: 'Nonsense'"),
         (["--log_level=LOUD"], "--log_level='LOUD' is no level"),
         (["--name=a/b"], "--name='a/b' names files"),
+        (["--name=" + "a" * 300], "has 300 bytes"),
         (
             ["--loss=fermi_weighted"],
             "--loss=fermi_weighted contradicts --model=MACE, which has no Fermi level",

@@ -72,8 +72,8 @@ def _plan_paths(args: Namespace) -> PathPlan:
         )
     if len(args.name.encode()) > _LONGEST_NAME:
         raise InputError(
-            f"--name={args.name[:20]}... has {len(args.name.encode())} bytes, and file names that begin with it "
-            f"would be too long: give at most {_LONGEST_NAME}"
+            f"--name={args.name[:20]}... has {len(args.name.encode())} bytes, and file names that begin with "
+            f"it would be too long: give at most {_LONGEST_NAME}"
         )
     return PathPlan(
         name=args.name,

@@ -114,7 +114,7 @@ class Trainer:
             distributed_model = self.ranks.wrap(self.model)
         self._announce()
         self._evaluate(valid_loaders, epoch=None)
-        going_on = True
+        going_on = not self._has_run_out_of_patience
         while going_on and self.progress.next_epoch < self.plan.max_num_epochs:
             epoch = self.progress.next_epoch
             self._begin_epoch(epoch, train_sampler)
@@ -245,6 +245,15 @@ class Trainer:
         if self.on_evaluation is not None and self.ranks.is_main:
             self.on_evaluation(results)
         return loss
+
+    @property
+    def _has_run_out_of_patience(self) -> bool:
+        """Whether the run that is continued had ended by patience, and has no stage two ahead."""
+        progress = self.progress
+        stage_two_ahead = (
+            self.swa is not None and not progress.stage_two and progress.next_epoch <= self.swa.start
+        )
+        return progress.num_unimproved >= self.plan.patience and not stage_two_ahead
 
     def _count(self, improved: bool) -> bool:
         """Keep count of evaluations without improvement, and say whether to go on."""

@@ -430,6 +430,15 @@ def test_patience_is_kept_over_a_restart(tmp_path):
 # Upstream's function
 
 
+def test_a_restart_of_a_run_that_ended_by_patience_trains_no_further(tmp_path):
+    fit_scripted(scripted(tmp_path, 9.0, 5.0, 6.0, 7.0, max_num_epochs=9, patience=2))
+    again = scripted(tmp_path, 4.0, max_num_epochs=9, patience=2)
+    again.restart()
+    records = fit_scripted(again)
+    assert [epoch for epoch in epochs(records) if epoch is not None] == []
+    assert again.load_best() == 0
+
+
 def test_upstreams_function_trains(tmp_path):
     template = make_trainer(tmp_path)
     train(

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from torch import nn
 
 from mace.exceptions import InputError
-from mace.tools.torch_tools import available_device
+from mace.tools.torch_tools import available_device, frozen
 
 T = TypeVar("T")
 
@@ -142,7 +142,8 @@ class Ranks:
             sent = buffer.detach().contiguous()
             dist.broadcast(sent, src=0)
             buffer.data.copy_(sent)
-        with _frozen([parameter for parameter in model.parameters() if parameter.numel() == 0]):
+        # It looks for trainable parameters once, when it is made.
+        with frozen(parameter for parameter in model.parameters() if parameter.numel() == 0):
             return nn.parallel.DistributedDataParallel(
                 model,
                 device_ids=[self.device] if self.device.type == "cuda" else None,
@@ -157,19 +158,6 @@ _SYNCHRONISE_BUFFERS = next(
     for name in ("forward_sync_buffers", "broadcast_buffers")
     if name in signature(nn.parallel.DistributedDataParallel.__init__).parameters
 )
-
-
-@contextmanager
-def _frozen(parameters: list[nn.Parameter]) -> Iterator[None]:
-    """Hide parameters from DistributedDataParallel, which looks for trainable ones once, when it is made."""
-    trainable = [parameter for parameter in parameters if parameter.requires_grad]
-    for parameter in trainable:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in trainable:
-            parameter.requires_grad_(True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +12,7 @@ from torch import nn
 
 from mace.tools.distributed import Ranks
 from mace.tools.metrics import Metrics, MetricsAccumulator
+from mace.tools.torch_tools import frozen
 
 # What a model is asked for: argument of its forward and the entry of ``output_args`` that decides.
 _FORWARD_ARGUMENTS = {
@@ -67,7 +67,8 @@ def evaluate(
     started = time.monotonic()
     keywords = forward_keywords(model, output_args)
     accumulator = MetricsAccumulator(loss_fn)
-    with _without_gradients(model):
+    # Forces need derivatives by positions, but none by parameters: that saves time and memory.
+    with frozen(model.parameters()):
         for batch in data_loader:
             batch = batch.to(device)
             output = model(batch.to_dict(), training=False, **keywords)
@@ -75,16 +76,3 @@ def evaluate(
     loss, metrics = accumulator.compute(ranks)
     metrics["time"] = time.monotonic() - started
     return loss, metrics
-
-
-@contextmanager
-def _without_gradients(model: nn.Module) -> Iterator[None]:
-    """Forces need derivatives by positions, but none by parameters: that saves time and memory."""
-    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter in trainable:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in trainable:
-            parameter.requires_grad_(True)

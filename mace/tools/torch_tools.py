@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -173,3 +173,16 @@ def init_wandb(project: str, entity: str, name: str, config: Mapping[str, Any], 
     except ImportError as error:
         raise InputError("--wandb needs the package wandb: pip install 'cp-mace[wandb]'") from error
     wandb.init(project=project, entity=entity, name=name, config=dict(config), dir=directory, resume="allow")
+
+
+@contextmanager
+def frozen(parameters: Iterable[torch.nn.Parameter]) -> Iterator[None]:
+    """Let no parameter require a gradient meanwhile; afterwards those that did do so again."""
+    trainable = [parameter for parameter in parameters if parameter.requires_grad]
+    for parameter in trainable:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in trainable:
+            parameter.requires_grad_(True)

@@ -60,7 +60,7 @@ def plan_training(args: Namespace) -> dict[str, Any]:
         optim=_plan_optim(args),
         stages=StagePlan(start=args.start_swa, lr=args.swa_lr) if args.swa else None,
         training=_plan_loop(args),
-        report=_plan_report(args),
+        report=_plan_report(args, data),
         wandb=_plan_wandb(args) if args.wandb else None,
     )
 
@@ -230,8 +230,14 @@ def _plan_loop(args: Namespace) -> LoopPlan:
     )
 
 
-def _plan_report(args: Namespace) -> ReportPlan:
+def _plan_report(args: Namespace, data: DataPlan) -> ReportPlan:
     skipped = tuple(name.strip() for name in args.skip_evaluate_heads.split(",") if name.strip())
+    unknown = [name for name in skipped if name not in (*data.head_names, DEFAULTS["skip_evaluate_heads"])]
+    if unknown:
+        raise InputError(
+            f"--skip_evaluate_heads names {unknown[0]!r}, which is no head: the heads are "
+            f"{', '.join(data.head_names)}"
+        )
     return ReportPlan(error_table=args.error_table, skip_evaluate_heads=skipped)
 
 

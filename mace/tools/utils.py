@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from mace.exceptions import InputError
+from mace.exceptions import InputError, RunError
 
 LOG_FORMAT = "%(asctime)s.%(msecs)03d %(levelname)s: %(message)s"
 DATE_FORMAT = "%Y-%m-%d %H:%M:%S"
@@ -188,8 +188,19 @@ class MetricsLogger:
         self.path = self.directory / f"{tag}.txt"
 
     def log(self, d: Mapping[str, Any]) -> None:
-        """Append one record."""
+        """Append one record.
+
+        Raises:
+            RunError: the file cannot be written; a full disk, for example.
+        """
         logging.debug("Saving info: %s", self.path)
-        self.directory.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(d, cls=UniversalEncoder) + "\n")
+        line = json.dumps(d, cls=UniversalEncoder) + "\n"
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True)
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:
+            raise RunError(
+                f"cannot write {self.path}: {error.strerror}; checkpoints are kept, --restart_latest goes on "
+                "from the last of them"
+            ) from error

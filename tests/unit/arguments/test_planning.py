@@ -132,7 +132,12 @@ def test_gate_none():
 
 
 def test_skip_evaluate_heads():
-    assert plan_of("--skip_evaluate_heads=a, b").report.skip_evaluate_heads == ("a", "b")
+    heads = "--heads={'a': {'train_file': 'a.xyz'}, 'b': {'train_file': 'b.xyz'}}"
+    assert plan_of(heads, "--skip_evaluate_heads=a, b").report.skip_evaluate_heads == ("a", "b")
+    assert plan_of(heads).report.skip_evaluate_heads == ("pt_head",)
+    assert refused(heads, "--skip_evaluate_heads=a,c") == (
+        "--skip_evaluate_heads names 'c', which is no head: the heads are a, b"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,12 @@
 import json
 import logging
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from mace.exceptions import InputError
+from mace.exceptions import InputError, RunError
 from mace.tools import (
     AtomicNumberTable,
     MetricsLogger,
@@ -85,6 +86,13 @@ def test_metrics_are_appended_a_line_each(tmp_path):
     logger.log({"loss": 0.25, "epoch": 0})
     lines = (tmp_path / "results" / "x_run-1_train.txt").read_text().splitlines()
     assert [json.loads(line) for line in lines] == [{"loss": 0.5, "epoch": None}, {"loss": 0.25, "epoch": 0}]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
+def test_a_full_disk_is_named(tmp_path):
+    (tmp_path / "x.txt").symlink_to("/dev/full")
+    with pytest.raises(RunError, match=f"cannot write {tmp_path}/x.txt: No space left on device"):
+        MetricsLogger(tmp_path, "x").log({"loss": 0.25})
 
 
 def test_tags():

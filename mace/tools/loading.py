@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import pickletools
@@ -34,11 +35,37 @@ def load_model(
     """
     path = Path(path)
     read = torch.jit.load if _is_torchscript(path) else _read_model
-    try:
+    with _errors_name(path):
         model = read(str(path), map_location=map_location)
-    except (RebuildError, RuntimeError, pickle.UnpicklingError, EOFError) as error:
-        raise InputError(f"model file {path} cannot be used: {str(error).strip().splitlines()[0]}") from error
     return model if dtype is None else model.to(dtype)
+
+
+def load_from_json(f: str | os.PathLike[str], map_location: str | torch.device = "cpu") -> torch.nn.Module:
+    """The model behind a TorchScript archive of ours, as a module that can be trained and converted.
+
+    It is built from the archive's ``config.json`` and given the archive's state. Raises `InputError` for a
+    file without that record, and for everything that `load_model` refuses.
+    """
+    path = Path(f)
+    if not _is_torchscript(path):
+        raise InputError(f"{path} is a .model file, not a TorchScript archive: read it with load_model")
+    extra = {"config.json": ""}
+    with _errors_name(path):
+        tensors = torch.jit.load(str(path), map_location=map_location, _extra_files=extra).state_dict()
+        if not extra["config.json"]:
+            raise InputError(f"{path} has no config.json, so that no model can be built from it")
+        names = json.loads(extra["config.json"])["state"]
+        return restore_model(extra["config.json"], {name: tensors[name] for name in names})
+
+
+@contextmanager
+def _errors_name(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except InputError:
+        raise
+    except (RebuildError, RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
+        raise InputError(f"model file {path} cannot be used: {str(error).strip().splitlines()[0]}") from error
 
 
 def _read_model(path: str, map_location: str | torch.device) -> torch.nn.Module:

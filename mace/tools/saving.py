@@ -115,7 +115,7 @@ def save_compiled(
             extra = {
                 **(extra_files or {}),
                 "config.yaml": json.dumps(keywords, allow_nan=False),
-                "config.json": describe(copy),
+                "config.json": _archive_record(copy),
             }
             buffer = io.BytesIO()
             torch.jit.save(_scripted(copy), buffer, _extra_files=extra)
@@ -132,6 +132,11 @@ def save_compiled(
         logging.warning("TorchScript export failed: %s", error)
         return False
     return True
+
+
+def _archive_record(copy: torch.nn.Module) -> str:
+    """The description of ``copy`` and the names of its state: archives hold derived tensors as well."""
+    return json.dumps({**json.loads(describe(copy)), "state": list(copy.state_dict())}, allow_nan=False)
 
 
 def check_copy(live: torch.nn.Module, copy: torch.nn.Module, probe: _Batch | None) -> float:

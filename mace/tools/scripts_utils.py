@@ -33,6 +33,7 @@ from mace.data.labels import ELECTRON, POTENTIAL
 from mace.exceptions import InputError
 from mace.modules import compute_avg_num_neighbors
 from mace.tools.distributed import Ranks
+from mace.tools.loading import load_from_json
 from mace.tools.losses import build_loss, stage_two_text
 from mace.tools.optimization import (
     LRScheduler,
@@ -60,6 +61,7 @@ __all__ = [
     "get_optimizer",
     "get_params_options",
     "get_swa",
+    "load_from_json",
     "print_git_commit",
     "setup_wandb",
 ]

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from mace.exceptions import InputError
-from mace.tools.loading import load_model
+from mace.tools.loading import load_from_json, load_model
 from mace.tools.rebuild import rebuild, restore_model
 from mace.tools.same import differences
 from mace.tools.saving import save_compiled, save_model
@@ -64,6 +64,16 @@ def test_a_torchscript_archive_comes_back(files, live):
     assert torch.allclose(compiled(dict(batch))["energy"], live(dict(batch))["energy"], atol=1e-10, rtol=0)
 
 
+def test_b6_a_model_is_built_from_the_record_in_an_archive(files, live, tmp_path):
+    assert not differences(live, load_from_json(files / "m_compiled.model"))
+    with pytest.raises(InputError, match="is a .model file, not a TorchScript archive"):
+        load_from_json(files / "m.model")
+    other = tmp_path / "other.pt"
+    torch.jit.save(torch.jit.script(torch.nn.Linear(1, 1)), other)
+    with pytest.raises(InputError, match="has no config.json"):
+        load_from_json(other)
+
+
 @pytest.mark.parametrize("name", ["m.model", "m_compiled.model"])
 def test_a_dtype_can_be_asked_for(files, name):
     model = load_model(files / name, dtype=torch.float32)
@@ -100,7 +110,7 @@ def test_g4_no_thread_ever_sees_another_default_dtype_or_list_of_safe_functions(
 def test_b19_a_fresh_process_needs_no_switch(files, live):
     script = f"""
 import json, torch
-from mace.tools.loading import load_model
+from mace.tools.loading import load_from_json, load_model
 from tests import small_models
 found = []
 for path in (r"{files}/m.model", r"{files}/m_compiled.model"):

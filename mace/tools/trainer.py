@@ -296,6 +296,13 @@ class Trainer:
         found = self.ranks.from_main(lambda: find_newest(self.checkpoints.io))
         if found is not None:
             continue_from(found, self.state, self.checkpoints)
+            self._stay_in_stage_two()
+
+    def _stay_in_stage_two(self) -> None:
+        """Stage two that has begun goes on, even if it would begin later now (by default in a longer run)."""
+        if self.progress.stage_two and self.swa is not None and self.swa.start > self.progress.next_epoch:
+            logging.info(f"Stage Two has begun already, and does not wait for epoch {self.swa.start}")
+            self.swa.start = self.checkpoints.io.swa_start = self.progress.next_epoch
 
     def load_best(self, stage_two: bool = False) -> int | None:
         """Load the weights of the best checkpoint that this run (or the one it continues) has written.

@@ -13,10 +13,14 @@ from torch import nn
 from torch_ema import ExponentialMovingAverage
 
 from mace.exceptions import InputError
+from mace.tools.description import Description, other_model
 
 FORMAT_VERSION = 1
 Checkpoint = dict[str, Any]
 STAGE_NAMES = {False: "one", True: "two"}  # by whether it is stage two
+
+# Values of --optimizer by the class they stand for.
+_OPTIMIZERS = {"Adam": "adam", "AdamW": "adamw", "AdamWScheduleFree": "schedulefree"}
 
 
 @dataclass
@@ -38,7 +42,8 @@ class CheckpointState:
     """The objects a checkpoint is made of, and into which it is loaded.
 
     ``ema``, ``swa_scheduler`` (learning rates of stage two) and ``progress`` may be None: then they are
-    neither saved nor loaded.
+    neither saved nor loaded. ``description`` (what the model was built from) is saved, and compared before a
+    restart; it may be None.
     """
 
     model: nn.Module
@@ -47,6 +52,7 @@ class CheckpointState:
     ema: ExponentialMovingAverage | None = None
     swa_scheduler: Any | None = None
     progress: Progress | None = None
+    description: Description | None = None
 
 
 class CheckpointBuilder:
@@ -68,7 +74,10 @@ class CheckpointBuilder:
             checkpoint["model"] = (
                 {k: v.clone() for k, v in tensors.items()} if state.ema is not None else tensors
             )
+        if state.description is not None:
+            checkpoint["description"] = state.description
         checkpoint["optimizer"] = state.optimizer.state_dict()
+        checkpoint["optimizer_class"] = type(state.optimizer).__name__
         checkpoint["lr_scheduler"] = state.lr_scheduler.state_dict()
         if state.swa_scheduler is not None:
             # Some versions of torch put a function among the numbers.
@@ -92,9 +101,10 @@ class CheckpointBuilder:
         Raises:
             InputError: the checkpoint belongs to another architecture, optimiser or schedule.
         """
+        _refuse_other_classes(state, checkpoint)
         load_model_state(state.model, checkpoint["model"], strict)
         _load_optimizer(state.optimizer, checkpoint["optimizer"])
-        _load_schedule(state.lr_scheduler, checkpoint)
+        state.lr_scheduler.load_state_dict(checkpoint["lr_scheduler"])
         if state.swa_scheduler is not None and "swa_scheduler" in checkpoint:
             state.swa_scheduler.load_state_dict(checkpoint["swa_scheduler"])
         _load_average(state, checkpoint)
@@ -117,10 +127,7 @@ def load_model_state(model: nn.Module, saved: dict[str, torch.Tensor], strict: b
     try:
         model.load_state_dict(saved, strict=strict)
     except RuntimeError as error:
-        raise InputError(
-            "the checkpoint belongs to a model of another architecture: "
-            f"{_difference(model, saved) or error}; use the settings it was trained with, or another --name"
-        ) from error
+        raise other_model(_difference(model, saved) or str(error)) from error
 
 
 def _difference(model: nn.Module, saved: dict[str, torch.Tensor]) -> str:
@@ -147,14 +154,18 @@ def _schedule_name(lr_scheduler: Any) -> str:
     return type(getattr(lr_scheduler, "lr_scheduler", lr_scheduler)).__name__
 
 
-def _load_schedule(lr_scheduler: Any, checkpoint: Checkpoint) -> None:
-    name = _schedule_name(lr_scheduler)
-    if checkpoint.get("scheduler", name) != name:
-        raise InputError(
-            f"the checkpoint was written with the learning-rate schedule {checkpoint['scheduler']}, this run "
-            f"has {name}: restart with --scheduler={checkpoint['scheduler']}"
-        )
-    lr_scheduler.load_state_dict(checkpoint["lr_scheduler"])
+def _refuse_other_classes(state: CheckpointState, checkpoint: Checkpoint) -> None:
+    """Refuse an optimiser or a schedule that is not the checkpoint's; upstream does not say which it had."""
+    schedule, optimizer = _schedule_name(state.lr_scheduler), type(state.optimizer).__name__
+    for what, flag, saved, present in (
+        ("learning-rate schedule", "scheduler", checkpoint.get("scheduler", schedule), schedule),
+        ("optimiser", "optimizer", checkpoint.get("optimizer_class", optimizer), optimizer),
+    ):
+        if saved != present:
+            raise InputError(
+                f"the checkpoint was written with the {what} {saved}, this run has {present}: restart with "
+                f"--{flag}={_OPTIMIZERS.get(saved, saved)}, or use another --name"
+            )
 
 
 def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None:

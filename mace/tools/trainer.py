@@ -22,6 +22,7 @@ from mace.arguments.plans import LoopPlan
 from mace.exceptions import InputError
 from mace.tools.checkpoint import CheckpointHandler, CheckpointState, Progress
 from mace.tools.checkpoint_state import STAGE_NAMES, Checkpoint, load_model_state
+from mace.tools.description import Description
 from mace.tools.distributed import Ranks
 from mace.tools.evaluation import evaluate
 from mace.tools.logging_tools import RecordLogger, valid_err_log
@@ -53,6 +54,7 @@ class Trainer:
         checkpoints: the files of this run.
         metrics_logger: takes the records of steps and evaluations, on the main process.
         log_errors: which errors the log shows: the name of an error table.
+        description: what the model was built from: checkpoints carry it, a restart compares it.
         on_evaluation: called on the main process with the metrics of every head after each evaluation.
         progress: where the run stands.
     """
@@ -70,6 +72,7 @@ class Trainer:
     checkpoints: CheckpointHandler
     metrics_logger: RecordLogger
     log_errors: str
+    description: Description | None = None
     on_evaluation: Callable[[Mapping[str, Metrics]], None] | None = None
     progress: Progress = field(default_factory=Progress)
 
@@ -87,6 +90,7 @@ class Trainer:
             ema=self.ema,
             swa_scheduler=None if self.swa is None else self.swa.scheduler,
             progress=self.progress,
+            description=self.description,
         )
 
     def fit(
@@ -291,7 +295,7 @@ class Trainer:
         """Go on from the newest checkpoint of this name and seed; without any, start anew and say so.
 
         Raises:
-            InputError: none can be read, or it belongs to another architecture, optimiser, schedule or stage.
+            InputError: none can be read, or it belongs to another model, optimiser, schedule or stage.
         """
         found = self.ranks.from_main(lambda: find_newest(self.checkpoints.io))
         if found is not None:

@@ -119,10 +119,12 @@ def test_the_folder_is_made_on_demand(tmp_path):
 
 def test_report_22_checkpoints_are_plain_and_have_upstreams_keys(tmp_path):
     state = train(make_state(ema=True, stages=StagePlan(start=1, lr=1e-4)))
+    state.description = {"r_max": 4.0}
     path = handler(tmp_path).save(state, 0)
     content = torch.load(path, weights_only=True)
     assert {"model", "optimizer", "lr_scheduler"} < set(content)
     assert content["format_version"] == 1 and content["epoch"] == 0
+    assert content["description"] == {"r_max": 4.0} and content["optimizer_class"] == "Adam"
     assert [group["name"] for group in content["optimizer"]["param_groups"]][0] == "embedding"
 
 
@@ -212,6 +214,26 @@ def test_another_schedule_is_named(tmp_path):
     path = saver.save(make_state(), 0)
     with pytest.raises(InputError, match="--scheduler=ReduceLROnPlateau"):
         saver.load(make_state(scheduler="ExponentialLR"), path)
+
+
+@pytest.mark.parametrize("description", [{"r_max": 4.0}, None])
+def test_a_restart_from_another_model_of_the_same_shapes_is_refused(tmp_path, description):
+    state, saver = make_state(), handler(tmp_path)
+    state.description = description
+    saver.save(state, 0)
+    other = make_state()
+    other.model.r_max.fill_(5.0)
+    other.description = {"r_max": 5.0}
+    with pytest.raises(InputError, match=r"another model: r_max 4.0 in the checkpoint, 5.0 in this run"):
+        continue_from(find_newest(saver.io), other, saver)
+
+
+@pytest.mark.parametrize("saved", ["adam", "schedulefree"])
+def test_another_optimiser_is_named(tmp_path, saved):
+    saver = handler(tmp_path)
+    path = saver.save(make_state(optimizer=saved), 0)
+    with pytest.raises(InputError, match=f"this run has AdamW: restart with --optimizer={saved},"):
+        saver.load(make_state(optimizer="adamw"), path)
 
 
 def test_optimiser_groups_that_do_not_fit_are_named(tmp_path):

@@ -67,9 +67,10 @@ def run(args: Namespace) -> None:
             logging.info("Converting model to CUEQ for accelerated training")
             model = to_cueq(model, config)
         loaders = build_loaders(graphs, plan, ranks)
-        trainer = build_trainer(model, config, output_args, loaders, plan, ranks)
+        trainer = build_trainer(model, config, output_args, plan, ranks)
         if plan.training.restart_latest:
             trainer.restart()
+        announce_optimization(trainer, loaders, plan)
         trainer.fit(loaders.train, loaders.valid, loaders.train_sampler)
         save_stage(model, config, trainer, loaders, plan, ranks)
         logging.info("Done")
@@ -79,17 +80,14 @@ def build_trainer(
     model: torch.nn.Module,
     config: dict[str, Any],
     output_args: dict[str, bool],
-    loaders: Loaders,
     plan: TrainPlan,
     ranks: Ranks,
 ) -> Trainer:
     """Losses, optimiser, schedule, averaging, stage two and checkpoints around the model."""
-    loss_fn = build_loss(plan.loss, stage_two=False).to(ranks.device)
     optimizer = build_optimizer(model, plan.optim)
-    announce_optimization(model, loss_fn, loaders, plan)
     return Trainer(
         model=model,
-        loss_fn=loss_fn,
+        loss_fn=build_loss(plan.loss, stage_two=False).to(ranks.device),
         optimizer=optimizer,
         lr_scheduler=LRScheduler(optimizer, plan.optim),
         ema=build_ema(model, plan.optim),

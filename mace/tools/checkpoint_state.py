@@ -19,6 +19,17 @@ FORMAT_VERSION = 1
 Checkpoint = dict[str, Any]
 STAGE_NAMES = {False: "one", True: "two"}  # by whether it is stage two
 
+# Settings that a restart takes from the checkpoint: names in torch's dictionaries, and for the log.
+_KEPT_SETTINGS = {
+    "initial_lr": "lr",
+    "weight_decay": "weight_decay",
+    "betas": "betas",
+    "amsgrad": "amsgrad",
+    "factor": "lr_factor",
+    "patience": "scheduler_patience",
+    "gamma": "lr_scheduler_gamma",
+    "decay": "ema_decay",
+}
 # Values of --optimizer by the class they stand for.
 _OPTIMIZERS = {"Adam": "adam", "AdamW": "adamw", "AdamWScheduleFree": "schedulefree"}
 
@@ -103,6 +114,7 @@ class CheckpointBuilder:
         """
         _refuse_other_classes(state, checkpoint)
         load_model_state(state.model, checkpoint["model"], strict)
+        _warn_of_other_settings(state, checkpoint)
         _load_optimizer(state.optimizer, checkpoint["optimizer"])
         state.lr_scheduler.load_state_dict(checkpoint["lr_scheduler"])
         if state.swa_scheduler is not None and "swa_scheduler" in checkpoint:
@@ -174,12 +186,10 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None
     Groups that the checkpoint lacks (upstream trains no Fermi-level readout, for example) start anew. What a
     saved group does not say, and the learning rate of stage two, stay as this run has them.
     """
-    present = optimizer.state_dict()
-    saved_groups = {group.get("name", str(i)): group for i, group in enumerate(saved["param_groups"])}
-    names = [group.get("name", str(i)) for i, group in enumerate(present["param_groups"])]
-    lost = sorted(name for name, group in saved_groups.items() if group["params"] and name not in names)
+    present, saved_groups = _groups_by_name(optimizer.state_dict()), _groups_by_name(saved)
+    lost = sorted(name for name, group in saved_groups.items() if group["params"] and name not in present)
     state, groups = {}, []
-    for name, group in zip(names, present["param_groups"], strict=True):
+    for name, group in present.items():
         known = saved_groups.get(name)
         if known is None:
             logging.warning(f"The checkpoint has no optimiser state for the group '{name}'; it starts anew")
@@ -191,7 +201,6 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None
         for mine, theirs in zip(group["params"], known["params"], strict=True):
             if theirs in saved["state"]:
                 state[mine] = saved["state"][theirs]
-        _warn_of_other_settings(name, group, known)
         kept = {"params": group["params"]} | {k: group[k] for k in ("swa_lr",) if k in group}
         groups.append({**group, **known, **kept})
     if lost:
@@ -202,21 +211,27 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _warn_of_other_settings(name: str, asked: Checkpoint, saved: Checkpoint) -> None:
+def _warn_of_other_settings(state: CheckpointState, checkpoint: Checkpoint) -> None:
     """Say which settings of this run a restart does not use: those of the checkpoint go on."""
-    pairs = {
-        key: (asked.get(key), saved.get(key)) for key in ("initial_lr", "weight_decay", "betas", "amsgrad")
-    }
+    saved_groups = _groups_by_name(checkpoint["optimizer"])
+    groups = _groups_by_name(state.optimizer.state_dict())
+    pairs = [(group, saved_groups.get(name, {})) for name, group in groups.items()]
+    pairs.append((state.lr_scheduler.state_dict(), checkpoint["lr_scheduler"]))
+    if state.ema is not None:
+        pairs.append((state.ema.state_dict(), checkpoint.get("ema", {})))
     other = [
-        f"{key.removeprefix('initial_')} {theirs} (not {mine})"
-        for key, (mine, theirs) in pairs.items()
-        if theirs is not None and mine is not None and theirs != mine
+        f"{name} {saved[key]} (not {asked[key]})"
+        for asked, saved in pairs
+        for key, name in _KEPT_SETTINGS.items()
+        if key in asked and key in saved and saved[key] != asked[key]
     ]
     if other:
-        logging.warning(
-            f"The restart goes on with the checkpoint's settings of the optimiser group '{name}': "
-            f"{', '.join(other)}"
-        )
+        settings = ", ".join(dict.fromkeys(other))  # groups have most of them in common
+        logging.warning(f"The restart goes on with the settings of the checkpoint: {settings}")
+
+
+def _groups_by_name(optimizer_state: Checkpoint) -> dict[str, Checkpoint]:
+    return {group.get("name", str(i)): group for i, group in enumerate(optimizer_state["param_groups"])}
 
 
 def _load_average(state: CheckpointState, checkpoint: Checkpoint) -> None:

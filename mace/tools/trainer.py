@@ -124,7 +124,7 @@ class Trainer:
             self._begin_epoch(epoch, train_sampler)
             train_one_epoch(
                 model=self.model,
-                loss_fn=self._current_loss,
+                loss_fn=self.current_loss,
                 data_loader=train_loader,
                 optimizer=self.optimizer,
                 epoch=epoch,
@@ -188,7 +188,8 @@ class Trainer:
     # One epoch
 
     @property
-    def _current_loss(self) -> nn.Module:
+    def current_loss(self) -> nn.Module:
+        """The loss of the stage that the run is in."""
         return self.swa.loss_fn if self.progress.stage_two and self.swa is not None else self.loss_fn
 
     def _begin_epoch(self, epoch: int, train_sampler: Any | None) -> None:
@@ -241,7 +242,7 @@ class Trainer:
         with self.ema.average_parameters() if averaging else nullcontext():  # type: ignore[union-attr]
             for head, loader in valid_loaders.items():
                 loss, metrics = evaluate(
-                    self.model, self._current_loss, loader, self.output_args, self.ranks.device, self.ranks
+                    self.model, self.current_loss, loader, self.output_args, self.ranks.device, self.ranks
                 )
                 results[head] = {**metrics, "epoch": epoch}
                 if self.ranks.is_main:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import shutil
 
@@ -77,3 +78,20 @@ def test_another_model_is_refused_before_training(folder, case):
     with pytest.raises(InputError, match=re.escape(text)):
         restart(folder, **flags)
     assert (folder / "results/tiny_run-1_train.txt").read_text() == before
+
+
+def test_the_log_of_a_restart_is_true(folder, caplog):
+    with caplog.at_level(logging.INFO):
+        restart(folder, ema_decay=0.5, lr=0.02, weight_decay=0.125)
+    log = [record.getMessage() for record in caplog.records]
+    assert "Continuing with epoch 1" in log
+    (warning,) = [line for line in log if line.startswith("The restart goes on with")]
+    assert "lr 0.01 (not 0.02), weight_decay 5e-07 (not 0.125), ema_decay 0.9 (not 0.5)" in warning
+    assert "Using Exponential Moving Average with decay: 0.9" in log
+    assert "Learning rate: 0.01, weight decay: 5e-07" in log
+
+
+def test_the_announcement_of_a_new_run_is_what_was_asked_for(trained):
+    log = (trained / "logs/tiny_run-1.log").read_text()
+    assert "Using Exponential Moving Average with decay: 0.9" in log
+    assert "Learning rate: 0.01, weight decay: 5e-07" in log

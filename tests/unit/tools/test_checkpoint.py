@@ -236,6 +236,37 @@ def test_another_optimiser_is_named(tmp_path, saved):
         saver.load(make_state(optimizer="adamw"), path)
 
 
+IGNORED = {
+    "lr": ({"lr": 0.02}, "lr 0.01 (not 0.02)"),
+    "weight decay": ({"weight_decay": 1e-3}, "weight_decay 5e-07 (not 0.001)"),
+    "plateau": (
+        {"lr_factor": 0.9, "scheduler_patience": 5},
+        "lr_factor 0.5 (not 0.9), scheduler_patience 50 (not 5)",
+    ),
+    "average": ({"ema_decay": 0.5}, "ema_decay 0.9 (not 0.5)"),
+    "nothing": ({}, None),
+}
+
+
+@pytest.mark.parametrize("case", IGNORED)
+def test_settings_that_a_restart_does_not_use_are_named_in_one_line(tmp_path, caplog, case):
+    changes, text = IGNORED[case]
+    saver = handler(tmp_path)
+    path = saver.save(train(make_state(ema=True)), 0)
+    fresh = make_state(ema=True, **changes)
+    saver.load(fresh, path)
+    expected = [f"The restart goes on with the settings of the checkpoint: {text}"]
+    assert lines(caplog, 30) == (expected if text else [])
+    assert fresh.ema.decay == 0.9 and fresh.lr_scheduler.factor == 0.5
+
+
+def test_a_gamma_that_a_restart_does_not_use_is_named(tmp_path, caplog):
+    saver = handler(tmp_path)
+    path = saver.save(train(make_state(scheduler="ExponentialLR")), 0)
+    saver.load(make_state(scheduler="ExponentialLR", lr_scheduler_gamma=0.5), path)
+    assert "lr_scheduler_gamma 0.9 (not 0.5)" in lines(caplog, 30)[0]
+
+
 def test_optimiser_groups_that_do_not_fit_are_named(tmp_path):
     saver = handler(tmp_path)
     path = saver.save(train(make_state()), 0)

@@ -309,7 +309,7 @@ def test_a3_d9_stage_two_has_its_loss_and_learning_rate(tmp_path, caplog):
     assert records.losses()[:6] == plain.losses()[:6] != records.losses()[6:]
     assert lines(caplog).count("Changing loss based on Stage Two Weights") == 1
     assert {group["lr"] for group in trainer.optimizer.param_groups} == {1e-4}
-    assert trainer._current_loss is trainer.swa.loss_fn
+    assert trainer.current_loss is trainer.swa.loss_fn
     assert [name for name in saved(tmp_path) if name.endswith("_swa.pt")] and f"{TAG}_epoch-1.pt" in saved(
         tmp_path
     )

@@ -17,6 +17,7 @@ import torch
 from mace.cli.launch import run_train as main
 from mace.tools.checkpoint import CheckpointHandler
 from mace.tools.datasets import load_heads
+from mace.tools.description import describe
 from mace.tools.distributed import Ranks, open_ranks
 from mace.tools.graphs import build_graphs
 from mace.tools.kernels import to_cueq, to_e3nn
@@ -66,24 +67,27 @@ def run(args: Namespace) -> None:
             logging.info("Converting model to CUEQ for accelerated training")
             model = to_cueq(model, config)
         loaders = build_loaders(graphs, plan, ranks)
-        trainer = build_trainer(model, output_args, loaders, plan, ranks)
+        trainer = build_trainer(model, config, output_args, plan, ranks)
         if plan.training.restart_latest:
             trainer.restart()
+        announce_optimization(trainer, loaders, plan)
         trainer.fit(loaders.train, loaders.valid, loaders.train_sampler)
         save_stage(model, config, trainer, loaders, plan, ranks)
         logging.info("Done")
 
 
 def build_trainer(
-    model: torch.nn.Module, output_args: dict[str, bool], loaders: Loaders, plan: TrainPlan, ranks: Ranks
+    model: torch.nn.Module,
+    config: dict[str, Any],
+    output_args: dict[str, bool],
+    plan: TrainPlan,
+    ranks: Ranks,
 ) -> Trainer:
     """Losses, optimiser, schedule, averaging, stage two and checkpoints around the model."""
-    loss_fn = build_loss(plan.loss, stage_two=False).to(ranks.device)
     optimizer = build_optimizer(model, plan.optim)
-    announce_optimization(model, loss_fn, loaders, plan)
     return Trainer(
         model=model,
-        loss_fn=loss_fn,
+        loss_fn=build_loss(plan.loss, stage_two=False).to(ranks.device),
         optimizer=optimizer,
         lr_scheduler=LRScheduler(optimizer, plan.optim),
         ema=build_ema(model, plan.optim),
@@ -100,6 +104,7 @@ def build_trainer(
         ),
         metrics_logger=MetricsLogger(directory=plan.paths.results_dir, tag=f"{plan.tag}_train"),
         log_errors=plan.report.error_table,
+        description=describe(model, config),
         on_evaluation=open_tracking(plan.wandb, ranks),
     )
 

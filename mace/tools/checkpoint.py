@@ -7,8 +7,9 @@ Files in the checkpoints folder, ``tag`` being ``<name>_run-<seed>``:
 - ``<tag>_latest.pt``: the state after the last epoch, if that was no improvement.
 
 Each is a dictionary with upstream's keys ``model`` (averaged weights if there is an average), ``optimizer``
-and ``lr_scheduler``, and with ``format_version``, ``epoch``, ``run_started``, ``ema``, ``raw_parameters`` and
-``progress`` beside them. All can be read with ``torch.load(path, weights_only=True)``.
+and ``lr_scheduler``, and with ``format_version``, ``epoch``, ``run_started``, ``ema``, ``raw_parameters``,
+``swa_scheduler``, ``scheduler``, ``optimizer_class``, ``description`` (of the model) and ``progress`` beside
+them. All can be read with ``torch.load(path, weights_only=True)``.
 """
 
 from __future__ import annotations

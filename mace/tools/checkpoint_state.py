@@ -13,10 +13,25 @@ from torch import nn
 from torch_ema import ExponentialMovingAverage
 
 from mace.exceptions import InputError
+from mace.tools.description import Description, other_model
 
 FORMAT_VERSION = 1
 Checkpoint = dict[str, Any]
 STAGE_NAMES = {False: "one", True: "two"}  # by whether it is stage two
+
+# Settings that a restart takes from the checkpoint: names in torch's dictionaries, and for the log.
+_KEPT_SETTINGS = {
+    "initial_lr": "lr",
+    "weight_decay": "weight_decay",
+    "betas": "betas",
+    "amsgrad": "amsgrad",
+    "factor": "lr_factor",
+    "patience": "scheduler_patience",
+    "gamma": "lr_scheduler_gamma",
+    "decay": "ema_decay",
+}
+# Values of --optimizer by the class they stand for.
+_OPTIMIZERS = {"Adam": "adam", "AdamW": "adamw", "AdamWScheduleFree": "schedulefree"}
 
 
 @dataclass
@@ -38,7 +53,8 @@ class CheckpointState:
     """The objects a checkpoint is made of, and into which it is loaded.
 
     ``ema``, ``swa_scheduler`` (learning rates of stage two) and ``progress`` may be None: then they are
-    neither saved nor loaded.
+    neither saved nor loaded. ``description`` (what the model was built from) is saved, and compared before a
+    restart; it may be None.
     """
 
     model: nn.Module
@@ -47,6 +63,7 @@ class CheckpointState:
     ema: ExponentialMovingAverage | None = None
     swa_scheduler: Any | None = None
     progress: Progress | None = None
+    description: Description | None = None
 
 
 class CheckpointBuilder:
@@ -68,7 +85,10 @@ class CheckpointBuilder:
             checkpoint["model"] = (
                 {k: v.clone() for k, v in tensors.items()} if state.ema is not None else tensors
             )
+        if state.description is not None:
+            checkpoint["description"] = state.description
         checkpoint["optimizer"] = state.optimizer.state_dict()
+        checkpoint["optimizer_class"] = type(state.optimizer).__name__
         checkpoint["lr_scheduler"] = state.lr_scheduler.state_dict()
         if state.swa_scheduler is not None:
             # Some versions of torch put a function among the numbers.
@@ -92,9 +112,11 @@ class CheckpointBuilder:
         Raises:
             InputError: the checkpoint belongs to another architecture, optimiser or schedule.
         """
+        _refuse_other_classes(state, checkpoint)
         load_model_state(state.model, checkpoint["model"], strict)
+        _warn_of_other_settings(state, checkpoint)
         _load_optimizer(state.optimizer, checkpoint["optimizer"])
-        _load_schedule(state.lr_scheduler, checkpoint)
+        state.lr_scheduler.load_state_dict(checkpoint["lr_scheduler"])
         if state.swa_scheduler is not None and "swa_scheduler" in checkpoint:
             state.swa_scheduler.load_state_dict(checkpoint["swa_scheduler"])
         _load_average(state, checkpoint)
@@ -117,10 +139,7 @@ def load_model_state(model: nn.Module, saved: dict[str, torch.Tensor], strict: b
     try:
         model.load_state_dict(saved, strict=strict)
     except RuntimeError as error:
-        raise InputError(
-            "the checkpoint belongs to a model of another architecture: "
-            f"{_difference(model, saved) or error}; use the settings it was trained with, or another --name"
-        ) from error
+        raise other_model(_difference(model, saved) or str(error)) from error
 
 
 def _difference(model: nn.Module, saved: dict[str, torch.Tensor]) -> str:
@@ -147,14 +166,18 @@ def _schedule_name(lr_scheduler: Any) -> str:
     return type(getattr(lr_scheduler, "lr_scheduler", lr_scheduler)).__name__
 
 
-def _load_schedule(lr_scheduler: Any, checkpoint: Checkpoint) -> None:
-    name = _schedule_name(lr_scheduler)
-    if checkpoint.get("scheduler", name) != name:
-        raise InputError(
-            f"the checkpoint was written with the learning-rate schedule {checkpoint['scheduler']}, this run "
-            f"has {name}: restart with --scheduler={checkpoint['scheduler']}"
-        )
-    lr_scheduler.load_state_dict(checkpoint["lr_scheduler"])
+def _refuse_other_classes(state: CheckpointState, checkpoint: Checkpoint) -> None:
+    """Refuse an optimiser or a schedule that is not the checkpoint's; upstream does not say which it had."""
+    schedule, optimizer = _schedule_name(state.lr_scheduler), type(state.optimizer).__name__
+    for what, flag, saved, present in (
+        ("learning-rate schedule", "scheduler", checkpoint.get("scheduler", schedule), schedule),
+        ("optimiser", "optimizer", checkpoint.get("optimizer_class", optimizer), optimizer),
+    ):
+        if saved != present:
+            raise InputError(
+                f"the checkpoint was written with the {what} {saved}, this run has {present}: restart with "
+                f"--{flag}={_OPTIMIZERS.get(saved, saved)}, or use another --name"
+            )
 
 
 def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None:
@@ -163,12 +186,10 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None
     Groups that the checkpoint lacks (upstream trains no Fermi-level readout, for example) start anew. What a
     saved group does not say, and the learning rate of stage two, stay as this run has them.
     """
-    present = optimizer.state_dict()
-    saved_groups = {group.get("name", str(i)): group for i, group in enumerate(saved["param_groups"])}
-    names = [group.get("name", str(i)) for i, group in enumerate(present["param_groups"])]
-    lost = sorted(name for name, group in saved_groups.items() if group["params"] and name not in names)
+    present, saved_groups = _groups_by_name(optimizer.state_dict()), _groups_by_name(saved)
+    lost = sorted(name for name, group in saved_groups.items() if group["params"] and name not in present)
     state, groups = {}, []
-    for name, group in zip(names, present["param_groups"], strict=True):
+    for name, group in present.items():
         known = saved_groups.get(name)
         if known is None:
             logging.warning(f"The checkpoint has no optimiser state for the group '{name}'; it starts anew")
@@ -180,7 +201,6 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None
         for mine, theirs in zip(group["params"], known["params"], strict=True):
             if theirs in saved["state"]:
                 state[mine] = saved["state"][theirs]
-        _warn_of_other_settings(name, group, known)
         kept = {"params": group["params"]} | {k: group[k] for k in ("swa_lr",) if k in group}
         groups.append({**group, **known, **kept})
     if lost:
@@ -191,21 +211,27 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None
     optimizer.load_state_dict({"state": state, "param_groups": groups})
 
 
-def _warn_of_other_settings(name: str, asked: Checkpoint, saved: Checkpoint) -> None:
+def _warn_of_other_settings(state: CheckpointState, checkpoint: Checkpoint) -> None:
     """Say which settings of this run a restart does not use: those of the checkpoint go on."""
-    pairs = {
-        key: (asked.get(key), saved.get(key)) for key in ("initial_lr", "weight_decay", "betas", "amsgrad")
-    }
+    saved_groups = _groups_by_name(checkpoint["optimizer"])
+    groups = _groups_by_name(state.optimizer.state_dict())
+    pairs = [(group, saved_groups.get(name, {})) for name, group in groups.items()]
+    pairs.append((state.lr_scheduler.state_dict(), checkpoint["lr_scheduler"]))
+    if state.ema is not None:
+        pairs.append((state.ema.state_dict(), checkpoint.get("ema", {})))
     other = [
-        f"{key.removeprefix('initial_')} {theirs} (not {mine})"
-        for key, (mine, theirs) in pairs.items()
-        if theirs is not None and mine is not None and theirs != mine
+        f"{name} {saved[key]} (not {asked[key]})"
+        for asked, saved in pairs
+        for key, name in _KEPT_SETTINGS.items()
+        if key in asked and key in saved and saved[key] != asked[key]
     ]
     if other:
-        logging.warning(
-            f"The restart goes on with the checkpoint's settings of the optimiser group '{name}': "
-            f"{', '.join(other)}"
-        )
+        settings = ", ".join(dict.fromkeys(other))  # groups have most of them in common
+        logging.warning(f"The restart goes on with the settings of the checkpoint: {settings}")
+
+
+def _groups_by_name(optimizer_state: Checkpoint) -> dict[str, Checkpoint]:
+    return {group.get("name", str(i)): group for i, group in enumerate(optimizer_state["param_groups"])}
 
 
 def _load_average(state: CheckpointState, checkpoint: Checkpoint) -> None:

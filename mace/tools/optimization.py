@@ -149,6 +149,8 @@ class LRScheduler:
 
     def __init__(self, optimizer: torch.optim.Optimizer, args: ScheduleSettings) -> None:
         self._idle = args.optimizer == "schedulefree"
+        for group in optimizer.param_groups:
+            group["initial_lr"] = group["lr"]  # as most of torch's schedules do; a restart compares it
         if args.scheduler == "ReduceLROnPlateau":
             self.lr_scheduler: Any = ReduceLROnPlateau(
                 optimizer, factor=args.lr_factor, patience=args.scheduler_patience

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mace.exceptions import InputError
 from mace.tools.checkpoint import CheckpointHandler, CheckpointIO
 from mace.tools.checkpoint_state import STAGE_NAMES, Checkpoint, CheckpointState
+from mace.tools.description import require_same_model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,13 +57,14 @@ def continue_from(found: Found, state: CheckpointState, handler: CheckpointHandl
         handler: told which files belong to this run.
 
     Raises:
-        InputError: the checkpoint belongs to another architecture, optimiser, schedule or stage.
+        InputError: the checkpoint belongs to another model, optimiser, schedule or stage.
     """
     assert state.progress is not None
     if found.stage_two and state.swa_scheduler is None:
         raise InputError(
             f"{found.name} is a checkpoint of stage two: restart with --swa and the former --start_swa"
         )
+    require_same_model(found.checkpoint, state.model, state.description)
     handler.builder.load_checkpoint(state, found.checkpoint)
     progress = state.progress
     if "progress" in found.checkpoint:

@@ -22,6 +22,7 @@ from mace.arguments.plans import LoopPlan
 from mace.exceptions import InputError
 from mace.tools.checkpoint import CheckpointHandler, CheckpointState, Progress
 from mace.tools.checkpoint_state import STAGE_NAMES, Checkpoint, load_model_state
+from mace.tools.description import Description
 from mace.tools.distributed import Ranks
 from mace.tools.evaluation import evaluate
 from mace.tools.logging_tools import RecordLogger, valid_err_log
@@ -53,6 +54,7 @@ class Trainer:
         checkpoints: the files of this run.
         metrics_logger: takes the records of steps and evaluations, on the main process.
         log_errors: which errors the log shows: the name of an error table.
+        description: what the model was built from: checkpoints carry it, a restart compares it.
         on_evaluation: called on the main process with the metrics of every head after each evaluation.
         progress: where the run stands.
     """
@@ -70,6 +72,7 @@ class Trainer:
     checkpoints: CheckpointHandler
     metrics_logger: RecordLogger
     log_errors: str
+    description: Description | None = None
     on_evaluation: Callable[[Mapping[str, Metrics]], None] | None = None
     progress: Progress = field(default_factory=Progress)
 
@@ -87,6 +90,7 @@ class Trainer:
             ema=self.ema,
             swa_scheduler=None if self.swa is None else self.swa.scheduler,
             progress=self.progress,
+            description=self.description,
         )
 
     def fit(
@@ -120,7 +124,7 @@ class Trainer:
             self._begin_epoch(epoch, train_sampler)
             train_one_epoch(
                 model=self.model,
-                loss_fn=self._current_loss,
+                loss_fn=self.current_loss,
                 data_loader=train_loader,
                 optimizer=self.optimizer,
                 epoch=epoch,
@@ -184,7 +188,8 @@ class Trainer:
     # One epoch
 
     @property
-    def _current_loss(self) -> nn.Module:
+    def current_loss(self) -> nn.Module:
+        """The loss of the stage that the run is in."""
         return self.swa.loss_fn if self.progress.stage_two and self.swa is not None else self.loss_fn
 
     def _begin_epoch(self, epoch: int, train_sampler: Any | None) -> None:
@@ -237,7 +242,7 @@ class Trainer:
         with self.ema.average_parameters() if averaging else nullcontext():  # type: ignore[union-attr]
             for head, loader in valid_loaders.items():
                 loss, metrics = evaluate(
-                    self.model, self._current_loss, loader, self.output_args, self.ranks.device, self.ranks
+                    self.model, self.current_loss, loader, self.output_args, self.ranks.device, self.ranks
                 )
                 results[head] = {**metrics, "epoch": epoch}
                 if self.ranks.is_main:
@@ -291,11 +296,18 @@ class Trainer:
         """Go on from the newest checkpoint of this name and seed; without any, start anew and say so.
 
         Raises:
-            InputError: none can be read, or it belongs to another architecture, optimiser, schedule or stage.
+            InputError: none can be read, or it belongs to another model, optimiser, schedule or stage.
         """
         found = self.ranks.from_main(lambda: find_newest(self.checkpoints.io))
         if found is not None:
             continue_from(found, self.state, self.checkpoints)
+            self._stay_in_stage_two()
+
+    def _stay_in_stage_two(self) -> None:
+        """Stage two that has begun goes on, even if it would begin later now (by default in a longer run)."""
+        if self.progress.stage_two and self.swa is not None and self.swa.start > self.progress.next_epoch:
+            logging.info(f"Stage Two has begun already, and does not wait for epoch {self.swa.start}")
+            self.swa.start = self.checkpoints.io.swa_start = self.progress.next_epoch
 
     def load_best(self, stage_two: bool = False) -> int | None:
         """Load the weights of the best checkpoint that this run (or the one it continues) has written.

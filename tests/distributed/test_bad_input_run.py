@@ -75,7 +75,7 @@ def test_restart_from_another_architecture(folder):
     (folder / "r.model").unlink()
     (folder / "r_compiled.model").unlink()
     flags = ["--name=r", "--max_num_epochs=2", "--restart_latest", "--hidden_irreps=16x0e + 16x1o"]
-    refused(two([*CP, *flags], folder), "another architecture", "192", "768")
+    refused(two([*CP, *flags], folder), "another model", "hidden_irreps", "8x0e+8x1o", "16x0e+16x1o")
 
 
 def test_a_port_in_use(folder):

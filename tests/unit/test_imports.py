@@ -21,6 +21,7 @@ LEAVES = {
     "cg",
     "checkpoint",
     "checkpoint_state",
+    "description",
     "distributed",
     "error_terms",
     "evaluation",

@@ -119,10 +119,12 @@ def test_the_folder_is_made_on_demand(tmp_path):
 
 def test_report_22_checkpoints_are_plain_and_have_upstreams_keys(tmp_path):
     state = train(make_state(ema=True, stages=StagePlan(start=1, lr=1e-4)))
+    state.description = {"r_max": 4.0}
     path = handler(tmp_path).save(state, 0)
     content = torch.load(path, weights_only=True)
     assert {"model", "optimizer", "lr_scheduler"} < set(content)
     assert content["format_version"] == 1 and content["epoch"] == 0
+    assert content["description"] == {"r_max": 4.0} and content["optimizer_class"] == "Adam"
     assert [group["name"] for group in content["optimizer"]["param_groups"]][0] == "embedding"
 
 
@@ -212,6 +214,57 @@ def test_another_schedule_is_named(tmp_path):
     path = saver.save(make_state(), 0)
     with pytest.raises(InputError, match="--scheduler=ReduceLROnPlateau"):
         saver.load(make_state(scheduler="ExponentialLR"), path)
+
+
+@pytest.mark.parametrize("description", [{"r_max": 4.0}, None])
+def test_a_restart_from_another_model_of_the_same_shapes_is_refused(tmp_path, description):
+    state, saver = make_state(), handler(tmp_path)
+    state.description = description
+    saver.save(state, 0)
+    other = make_state()
+    other.model.r_max.fill_(5.0)
+    other.description = {"r_max": 5.0}
+    with pytest.raises(InputError, match=r"another model: r_max 4.0 in the checkpoint, 5.0 in this run"):
+        continue_from(find_newest(saver.io), other, saver)
+
+
+@pytest.mark.parametrize("saved", ["adam", "schedulefree"])
+def test_another_optimiser_is_named(tmp_path, saved):
+    saver = handler(tmp_path)
+    path = saver.save(make_state(optimizer=saved), 0)
+    with pytest.raises(InputError, match=f"this run has AdamW: restart with --optimizer={saved},"):
+        saver.load(make_state(optimizer="adamw"), path)
+
+
+IGNORED = {
+    "lr": ({"lr": 0.02}, "lr 0.01 (not 0.02)"),
+    "weight decay": ({"weight_decay": 1e-3}, "weight_decay 5e-07 (not 0.001)"),
+    "plateau": (
+        {"lr_factor": 0.9, "scheduler_patience": 5},
+        "lr_factor 0.5 (not 0.9), scheduler_patience 50 (not 5)",
+    ),
+    "average": ({"ema_decay": 0.5}, "ema_decay 0.9 (not 0.5)"),
+    "nothing": ({}, None),
+}
+
+
+@pytest.mark.parametrize("case", IGNORED)
+def test_settings_that_a_restart_does_not_use_are_named_in_one_line(tmp_path, caplog, case):
+    changes, text = IGNORED[case]
+    saver = handler(tmp_path)
+    path = saver.save(train(make_state(ema=True)), 0)
+    fresh = make_state(ema=True, **changes)
+    saver.load(fresh, path)
+    expected = [f"The restart goes on with the settings of the checkpoint: {text}"]
+    assert lines(caplog, 30) == (expected if text else [])
+    assert fresh.ema.decay == 0.9 and fresh.lr_scheduler.factor == 0.5
+
+
+def test_a_gamma_that_a_restart_does_not_use_is_named(tmp_path, caplog):
+    saver = handler(tmp_path)
+    path = saver.save(train(make_state(scheduler="ExponentialLR")), 0)
+    saver.load(make_state(scheduler="ExponentialLR", lr_scheduler_gamma=0.5), path)
+    assert "lr_scheduler_gamma 0.9 (not 0.5)" in lines(caplog, 30)[0]
 
 
 def test_optimiser_groups_that_do_not_fit_are_named(tmp_path):

@@ -309,7 +309,7 @@ def test_a3_d9_stage_two_has_its_loss_and_learning_rate(tmp_path, caplog):
     assert records.losses()[:6] == plain.losses()[:6] != records.losses()[6:]
     assert lines(caplog).count("Changing loss based on Stage Two Weights") == 1
     assert {group["lr"] for group in trainer.optimizer.param_groups} == {1e-4}
-    assert trainer._current_loss is trainer.swa.loss_fn
+    assert trainer.current_loss is trainer.swa.loss_fn
     assert [name for name in saved(tmp_path) if name.endswith("_swa.pt")] and f"{TAG}_epoch-1.pt" in saved(
         tmp_path
     )
@@ -408,6 +408,24 @@ def test_report_6_a_restart_of_a_finished_run_with_more_epochs(tmp_path):
     trainer = make_trainer(tmp_path, max_num_epochs=5)
     trainer.restart()
     assert epochs(fit(trainer), "opt")[::3] == [3, 4]
+
+
+def test_a_restart_stays_in_stage_two_where_it_would_begin_later_now(tmp_path, caplog):
+    fit(make_trainer(tmp_path / "parts", stages=StagePlan(start=2, lr=1e-4), max_num_epochs=3))
+    # Where --start_swa is not given, it is a part of the number of epochs.
+    again = make_trainer(tmp_path / "parts", stages=StagePlan(start=5, lr=1e-4), max_num_epochs=7)
+    again.lr_scheduler.step = None  # the schedule of stage one is over
+    with caplog.at_level("INFO"):
+        again.restart()
+        fit(again)
+    assert "Stage Two has begun already, and does not wait for epoch 5" in lines(caplog)
+    assert "Changing loss based on Stage Two Weights" not in lines(caplog)
+    assert {group["lr"] for group in again.optimizer.param_groups} == {1e-4}
+    whole = make_trainer(tmp_path / "whole", stages=StagePlan(start=2, lr=1e-4), max_num_epochs=7)
+    fit(whole)
+    assert again.progress.best == whole.progress.best
+    assert saved(tmp_path / "parts") == saved(tmp_path / "whole")
+    assert again.load_best(stage_two=True) == whole.load_best(stage_two=True)
 
 
 def test_a_restart_without_a_checkpoint_starts_anew(tmp_path, caplog):

@@ -68,6 +68,10 @@ class PathPlan:
         folders = (self.work_dir, self.log_dir, self.model_dir, self.checkpoints_dir, self.results_dir)
         return tuple(dict.fromkeys(folders))
 
+    def appended_files(self) -> tuple[Path, ...]:
+        """The files that a run adds to, where an earlier one has left them."""
+        return (self.log_file, self.debug_log, self.results_file)
+
     def writes(self, *, stage_two: bool = False) -> list[tuple[str, Path]]:
         """What the run will write and where, as (description, path) for the start-up print.
 

@@ -17,6 +17,7 @@ def announce_optimization(
 ) -> None:
     """Parameters, optimiser, batches, averaging, number of updates, learning rate, loss and stage two."""
     optim = plan.optim
+    logging.debug(model)
     logging.info("Total number of parameters: %d", count_parameters(model))
     logging.info("")
     logging.info("===========OPTIMIZER INFORMATION===========")

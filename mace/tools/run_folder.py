@@ -30,11 +30,12 @@ def open_run(plan: TrainPlan, ranks: Ranks) -> None:
     for text, level in plan.messages:
         logging.log(level, text)
     logging.info("MACE version: %s", mace.__version__)
-    logging.debug("Configuration: %s", plan)
+    logging.debug("Plan: %s", plan)
     logging.info(device_line(ranks.device))
     logging.info(launch_line(ranks))
     logging.info("This run writes:")
-    for description, path in plan.paths.writes(stage_two=plan.stages is not None):
+    files = plan.paths.writes(stage_two=plan.stages is not None, indices_names=plan.data.indices_names)
+    for description, path in files:
         logging.info("  %-26s %s", description, path)
 
 

@@ -34,6 +34,10 @@ CASES = {
     "no CUDA": (["--device=cuda"], ["cuda"]),
     "not built yet": (["--foundation_model=small"], ["foundation_model"]),
     "contradiction": (["--model=MACE", "--loss=fermi_weighted"], ["fermi_weighted"]),
+    "idle Fermi level": (
+        ["--model=FermiMACE", "--loss=weighted"],
+        ["--loss=weighted", "--loss=fermi_weighted"],
+    ),
     "unwritable": (["--results_dir=/proc/results"], ["/proc/results"]),
     "folder in place of a log": (["--name=taken"], ["logs/taken_run-1.log", "Is a directory"]),
     "not a number": (["--valid_file=nan.xyz"], ["energy of frame 0 of 'nan.xyz'", "nan"]),

@@ -228,7 +228,7 @@ def _weight(info: Mapping[str, Any], key: str, origin: str) -> float:
         raise InputError(f"{key} of {origin} is {value}, which is not finite")
     if value < 0:
         raise InputError(
-            f"{key} of {origin} is {value}: a weight is 0 or greater, and 0 leaves the frame out"
+            f"{key} of {origin} is {value}: it must be 0 or greater; 0 leaves out what it weighs"
         )
     return value
 

@@ -172,7 +172,9 @@ def test_an_element_that_the_given_list_lacks(folder, kind):
 def test_a_negative_weight(folder, key):
     edit(folder / "train.xyz", ("REF_energy", f"{key}=-1 REF_energy"), line=1)
     message = refused(make_plan(folder))
-    assert message.startswith(f"{key} of frame 0 of '{folder / 'train.xyz'}' is -1.0: a weight is 0 or")
+    assert message.startswith(
+        f"{key} of frame 0 of '{folder / 'train.xyz'}' is -1.0: it must be 0 or greater"
+    )
 
 
 def test_a_fraction_that_leaves_no_frame(folder):

@@ -90,7 +90,7 @@ class PathPlan:
             ("log", self.log_file),
             ("debug log", self.debug_log),
             ("results", self.results_file),
-            *[("validation indices", self.valid_indices_file(name)) for name in indices_names],
+            *[("validation indices (>= 10)", self.valid_indices_file(name)) for name in indices_names],
             ("checkpoints", self.checkpoints_dir / f"{self.tag}_epoch-<n>.pt"),
             ("checkpoint (latest)", self.latest_checkpoint_file),
         ]

@@ -202,6 +202,23 @@ def tracebacks(output: str) -> int:
     return len(re.findall(r"^(?:\[rank\d+\]: ?)?Traceback \(most recent call last\)", output, re.MULTILINE))
 
 
+def rank_statuses(output: str) -> dict[int, int]:
+    """The exit status of every rank that failed, from torchrun's summary."""
+    found = re.findall(r"^  rank +: (\d+) .*\n  exitcode +: (-?\d+)", output, re.MULTILINE)
+    return {int(rank): int(status) for rank, status in found}
+
+
+def told_once(finished: Finished, *parts: str, ranks: int = 2) -> None:
+    """Under torchrun: one line of ours with the ``parts``, no traceback of ours, status 1 of every rank."""
+    finished.failed()
+    complaints = re.findall(r"^.*mace.*error: .*$", finished.output, re.MULTILINE)
+    assert len(complaints) == 1, finished.output
+    for part in parts:
+        assert part in complaints[0]
+    assert tracebacks(finished.output) == 1, finished.output  # torchrun's own
+    assert rank_statuses(finished.output) == dict.fromkeys(range(ranks), 1), finished.output
+
+
 def _text(output: Any) -> str:
     output.seek(0)
     return output.read()

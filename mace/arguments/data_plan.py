@@ -71,3 +71,12 @@ class DataPlan:
     def head_names(self) -> tuple[str, ...]:
         """Names of the heads, in the order of their indices."""
         return tuple(head.name for head in self.heads)
+
+    def indices_name(self, head: HeadPlan) -> str | None:
+        """What tells a head's file of validation indices from those of the others; None for a single head."""
+        return head.name if len(self.heads) > 1 else None
+
+    @property
+    def indices_names(self) -> tuple[str | None, ...]:
+        """The ``indices_name`` of every head whose validation set is split off its training data."""
+        return tuple(self.indices_name(head) for head in self.heads if head.valid_file is None)

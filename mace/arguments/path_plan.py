@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,6 +47,11 @@ class PathPlan:
         """Checkpoint written after the given epoch (counted from 0)."""
         return self.checkpoints_dir / f"{self.tag}_epoch-{epoch}{'_swa' if stage_two else ''}.pt"
 
+    @property
+    def latest_checkpoint_file(self) -> Path:
+        """Checkpoint of the last epoch, if that was no improvement."""
+        return self.checkpoints_dir / f"{self.tag}_latest.pt"
+
     def tagged_model_file(self, *, stage_two: bool = False) -> Path:
         """Final model under the tag, beside the checkpoints."""
         return self.checkpoints_dir / f"{self.tag}{_stage(stage_two)}.model"
@@ -68,17 +74,28 @@ class PathPlan:
         folders = (self.work_dir, self.log_dir, self.model_dir, self.checkpoints_dir, self.results_dir)
         return tuple(dict.fromkeys(folders))
 
-    def writes(self, *, stage_two: bool = False) -> list[tuple[str, Path]]:
+    def appended_files(self) -> tuple[Path, ...]:
+        """The files that a run adds to, where an earlier one has left them."""
+        return (self.log_file, self.debug_log, self.results_file)
+
+    def writes(
+        self, *, stage_two: bool = False, indices_names: Sequence[str | None] = ()
+    ) -> list[tuple[str, Path]]:
         """What the run will write and where, as (description, path) for the start-up print.
 
-        ``stage_two`` adds the files of the second stage.
+        ``stage_two`` adds the files of the second stage, ``indices_names`` those of the validation sets that
+        are split off.
         """
         rows = [
             ("log", self.log_file),
             ("debug log", self.debug_log),
             ("results", self.results_file),
+            *[("validation indices (>= 10)", self.valid_indices_file(name)) for name in indices_names],
             ("checkpoints", self.checkpoints_dir / f"{self.tag}_epoch-<n>.pt"),
+            ("checkpoint (latest)", self.latest_checkpoint_file),
         ]
+        if stage_two:
+            rows.append(("stage two checkpoints", self.checkpoints_dir / f"{self.tag}_epoch-<n>_swa.pt"))
         for stage in (False, True) if stage_two else (False,):
             prefix = "stage two " if stage else ""
             rows += [

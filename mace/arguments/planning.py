@@ -6,6 +6,7 @@ import importlib.util
 import json
 import logging
 from argparse import Namespace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,21 @@ from mace.exceptions import InputError
 _NO_RESIDUAL = ("RealAgnosticInteractionBlock", "RealAgnosticDensityInteractionBlock")
 _LONGEST_NAME = 180  # bytes; most file systems allow 255 for a name, suffixes and temporary names included
 _SCHEDULERS = ("ReduceLROnPlateau", "ExponentialLR")
+# Flags that change nothing beside certain others: the condition, and how it is said.
+_IDLE_FLAGS: tuple[tuple[tuple[str, ...], Callable[[Namespace], bool], str], ...] = (
+    (("ema_decay",), lambda args: not args.ema, "--ema is not given"),
+    (("swa_lr",), lambda args: not args.swa, "there is no stage two"),
+    (
+        ("lr_factor", "scheduler_patience"),
+        lambda args: args.scheduler != "ReduceLROnPlateau",
+        "it belongs to --scheduler=ReduceLROnPlateau",
+    ),
+    (
+        ("lr_scheduler_gamma",),
+        lambda args: args.scheduler != "ExponentialLR",
+        "it belongs to --scheduler=ExponentialLR",
+    ),
+)
 
 
 def plan_training(args: Namespace) -> dict[str, Any]:
@@ -43,6 +59,8 @@ def plan_training(args: Namespace) -> dict[str, Any]:
     paths = _plan_paths(args)
     data = _plan_data(args)
     model = _plan_model(args, messages)
+    _warn_of_idle_flags(args, messages)
+    _warn_of_idle_settings(args, data, messages)
     loss = _plan_loss(args, model, messages)
     return dict(
         name=args.name,
@@ -104,6 +122,28 @@ def _plan_data(args: Namespace) -> DataPlan:
         pin_memory=args.pin_memory,
         empty_potential_value=args.empty_potential_value,
     )
+
+
+def _warn_of_idle_flags(args: Namespace, messages: list[Message]) -> None:
+    for attributes, condition, reason in _IDLE_FLAGS:
+        given = [name for name in attributes if getattr(args, name) != DEFAULTS[name]]
+        if condition(args):
+            messages += [(f"--{name} has no effect: {reason}", logging.WARNING) for name in given]
+
+
+def _warn_of_idle_settings(args: Namespace, data: DataPlan, messages: list[Message]) -> None:
+    """Say which settings of heads, given as flags or inside a head, change nothing."""
+    for head in data.heads:
+        idle = {}
+        if head.compute_avg_num_neighbors and head.avg_num_neighbors != DEFAULTS["avg_num_neighbors"]:
+            idle["avg_num_neighbors"] = "it is measured unless --compute_avg_num_neighbors=False is given"
+        if head.mean is not None and args.model != "ScaleShiftMACE":
+            idle["mean"] = f"--model={args.model} has no shift, --model=ScaleShiftMACE has one"
+        if head.keys.head != DEFAULTS["head_key"]:
+            idle["head_key"] = "every frame belongs to the head whose file it is in"
+        for setting, reason in idle.items():
+            shown = f"--{setting}" if args.heads is None else f"{setting} of head {head.name!r}"
+            messages.append((f"{shown} has no effect: {reason}", logging.WARNING))
 
 
 def _plan_model(args: Namespace, messages: list[Message]) -> ModelPlan:
@@ -168,7 +208,12 @@ def _plan_loss(args: Namespace, model: ModelPlan, messages: list[Message]) -> Lo
     if not plan.required_labels():
         raise InputError(f"--loss={args.loss} has no term: every weight of {', '.join(plan.labels)} is 0")
     if model.has_potential and "potential" not in plan.labels:
-        text = f"--loss={args.loss} does not train the Fermi level of {args.model}: use --loss=fermi_weighted"
+        raise InputError(
+            f"--loss={args.loss} does not train the Fermi level of --model={args.model}: use "
+            "--loss=fermi_weighted, or --model=MACE"
+        )
+    if model.has_potential and "potential" not in plan.required_labels(stage_two=args.swa):
+        text = f"--potential_weight=0: the readout of the Fermi level of {args.model} stays as it begins"
         messages.append((text, logging.WARNING))
     _warn_of_idle_weights(args, plan, messages)
     return plan

@@ -110,9 +110,14 @@ def choose_head(heads: Sequence[str], wanted: str | None, origin: str) -> str:
         if len(defaults) == 1:
             return defaults[0]
         raise InputError(f"{origin} names no head and the model has {list(heads)}: set info['head'] or head=")
+    require_head(heads, wanted, origin)
+    return wanted
+
+
+def require_head(heads: Sequence[str], wanted: str, origin: str) -> None:
+    """Raise InputError unless ``wanted`` is one of the heads."""
     if wanted not in heads:
         raise InputError(f"head {wanted!r} of {origin} is not in this model, which has {list(heads)}")
-    return wanted
 
 
 def _value(atoms: ase.Atoms, label: Label, key: str, origin: str) -> np.ndarray:

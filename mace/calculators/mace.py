@@ -14,7 +14,7 @@ import torch
 from ase.calculators.calculator import Calculator, all_changes
 from ase.stress import full_3x3_to_voigt_6_stress
 
-from mace.calculators.inputs import choose_head
+from mace.calculators.inputs import require_head
 from mace.calculators.models import Paths, accelerated, common_inputs, get_model_dtype, models_of
 from mace.data.labels import ELECTRON
 from mace.exceptions import InputError
@@ -127,8 +127,8 @@ class MACECalculator(Calculator):
             raise InputError(f"electron_key={electron_key!r}: this model takes no number of electrons")
         if charges_key != _CHARGES_KEY and not self.inputs.takes_charges:
             raise InputError(f"charges_key={charges_key!r}: this model takes no charges")
-        if self.head is not None and self.head not in self.inputs.heads:
-            choose_head((*self.inputs.heads, ""), self.head, "the calculator")
+        if self.head is not None:
+            require_head(self.inputs.heads, self.head, "the calculator")
 
     def _implemented(self) -> list[str]:
         properties = list(_PROPERTIES[self.model_type])

@@ -13,7 +13,7 @@ import torch
 
 from mace.arguments.eval_flags import check_eval_args
 from mace.arguments.parsers import build_eval_arg_parser
-from mace.calculators.inputs import ModelInputs
+from mace.calculators.inputs import ModelInputs, require_head
 from mace.cli.launch import eval_configs as main
 from mace.data.readers import read_frames
 from mace.exceptions import InputError
@@ -46,6 +46,8 @@ def run(args: Namespace) -> None:
     model = load_model(args.model, map_location=device, dtype=dtype_dict[args.default_dtype])
     for parameter in model.parameters():
         parameter.requires_grad_(False)
+    if args.head is not None:
+        require_head(ModelInputs.of(model).heads, args.head, "--head")
     frames = read_frames(args.configs)
     for atoms in frames:
         atoms.calc = None

@@ -56,6 +56,7 @@ def run(args: Namespace) -> None:
     plan = TrainPlan.from_namespace(args)
     with open_ranks(plan.device, plan.distributed, plan.launcher) as ranks, default_dtype(plan.default_dtype):
         open_run(plan, ranks)
+        logging.debug("Configuration: %s", args)
         heads = load_heads(plan, ranks)
         graphs = build_graphs(heads, plan, ranks)
         statistics = measure(heads, graphs, plan, ranks)
@@ -183,7 +184,8 @@ def write_models(
         logging.info("Saving model to %s", path)
         save_model(model_to_save, path, live=model, probe=probe)
     compiled = paths.compiled_file(stage_two=stage_two)
-    logging.info("Compiling model, saving metadata to %s", compiled)
+    to = "" if stage_two else "to "  # upstream's text, which programs look for
+    logging.info("Compiling model, saving metadata %s%s", to, compiled)
     extra_files = {"commit.txt": print_git_commit()}
     save_compiled(model_to_save, compiled, live=model, probe=probe, extra_files=extra_files)
 

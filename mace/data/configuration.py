@@ -182,7 +182,7 @@ def configuration_from_atoms(
     for label in LABELS:
         fields[label.name] = _label_value(atoms, label, keys[label.name], origin)
         if label.weight is not None:
-            given = _number(atoms.info, f"config_{label.weight}", origin)
+            given = _weight(atoms.info, f"config_{label.weight}", origin)
             fields[label.weight] = 0.0 if fields[label.name] is None else given
     config_type = str(atoms.info.get("config_type", DEFAULT_CONFIG_TYPE))
     type_weight = (config_type_weights or DEFAULT_CONFIG_TYPE_WEIGHTS).get(config_type, 1.0)
@@ -191,7 +191,7 @@ def configuration_from_atoms(
         positions=atoms.positions.copy(),
         cell=atoms.cell.array.copy(),
         pbc=(bool(atoms.pbc[0]), bool(atoms.pbc[1]), bool(atoms.pbc[2])),
-        weight=_number(atoms.info, "config_weight", origin) * type_weight,
+        weight=_weight(atoms.info, "config_weight", origin) * type_weight,
         config_type=config_type,
         head=str(atoms.info.get(head_key, DEFAULT_HEAD)),
         file=file,
@@ -218,7 +218,7 @@ def _label_value(atoms: ase.Atoms, label: Label, key: str, origin: str) -> float
     return numbers.item() if numbers.ndim == 0 else numbers
 
 
-def _number(info: Mapping[str, Any], key: str, origin: str) -> float:
+def _weight(info: Mapping[str, Any], key: str, origin: str) -> float:
     """The weight ``info[key]``, 1 if there is none."""
     try:
         value = float(info.get(key, 1.0))
@@ -226,6 +226,10 @@ def _number(info: Mapping[str, Any], key: str, origin: str) -> float:
         raise InputError(f"{key} of {origin} is {info[key]!r}, which is no number") from None
     if not np.isfinite(value):
         raise InputError(f"{key} of {origin} is {value}, which is not finite")
+    if value < 0:
+        raise InputError(
+            f"{key} of {origin} is {value}: it must be 0 or greater; 0 leaves out what it weighs"
+        )
     return value
 
 

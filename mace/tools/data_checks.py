@@ -79,14 +79,32 @@ def check_elements(
     """Refuse validation and test configurations with elements that the training set of their head lacks."""
     known = {int(z) for configuration in training for z in configuration.atomic_numbers}
     for configuration in others:
-        unknown = sorted({int(z) for z in configuration.atomic_numbers} - known)
+        unknown = _other_elements(configuration, known)
         if unknown:
-            names = ", ".join(f"{ase.data.chemical_symbols[z]} ({z})" for z in unknown)
             raise InputError(
-                f"{configuration.origin} is for validation or test and holds {names}, which no training "
+                f"{configuration.origin} is for validation or test and holds {unknown}, which no training "
                 "configuration of head "
                 f"{head.name} does: add some to '{head.train_file}', or take the frame out"
             )
+
+
+def check_given_elements(configurations: Iterable[Configuration], head: HeadPlan) -> None:
+    """Refuse configurations with elements that ``--atomic_numbers``, where it is given, lacks."""
+    if head.atomic_numbers is None:
+        return
+    for configuration in configurations:
+        unknown = _other_elements(configuration, set(head.atomic_numbers))
+        if unknown:
+            raise InputError(
+                f"{configuration.origin} holds {unknown}, which --atomic_numbers={list(head.atomic_numbers)} "
+                f"(head {head.name}) lacks: add it to the list, or leave out --atomic_numbers"
+            )
+
+
+def _other_elements(configuration: Configuration, known: set[int]) -> str:
+    """The elements of a configuration that are not known: "Cu (29), Pt (78)", or nothing."""
+    unknown = sorted({int(z) for z in configuration.atomic_numbers} - known)
+    return ", ".join(f"{ase.data.chemical_symbols[z]} ({z})" for z in unknown)
 
 
 def check_sizes(num_training: int, num_processes: int) -> None:

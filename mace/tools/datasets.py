@@ -22,6 +22,7 @@ from mace.data.readers import (
 from mace.exceptions import InputError
 from mace.tools.data_checks import (
     check_elements,
+    check_given_elements,
     check_labels,
     check_sizes,
     check_training_set,
@@ -91,8 +92,11 @@ def _load_head(head: HeadPlan, plan: TrainPlan, ranks: Ranks) -> HeadData:
     sizes = ", ".join(f"{name}: {len(test)}" for name, test in tests.items())
     logging.info(f"Total number of configurations: train={len(train)}, valid={len(valid)}, tests=[{sizes}],")
     check_training_set(train, head, plan)
-    _warn_without_fermi_level(valid, head, plan)
-    check_elements(train, [*valid, *(files.test.configurations if files.test else ())], head)
+    if plan.model.has_potential:
+        _log_fermi_levels({"train": train, "valid": valid, **tests}, head, plan)
+    others = [*valid, *(files.test.configurations if files.test else ())]
+    check_given_elements([*train, *others], head)
+    check_elements(train, others, head)
     return HeadData(plan=head, train=train, valid=valid, tests=tests, isolated=files.train.atomic_energies)
 
 
@@ -169,15 +173,13 @@ def _train_and_valid(
 
 def _split(num_configurations: int, head: HeadPlan, plan: TrainPlan) -> tuple[list[int], list[int]]:
     """Indices to train on and to validate with; with several heads each has its own file of indices."""
-    paths = plan.paths
-    several = len(plan.data.heads) > 1
     try:
         return random_train_valid_split(
             range(num_configurations),
             head.valid_fraction,
             plan.seed,
-            paths.work_dir,
-            indices_file=paths.valid_indices_file(head.name if several else None),
+            plan.paths.work_dir,
+            indices_file=plan.paths.valid_indices_file(plan.data.indices_name(head)),
         )
     except OSError as error:
         raise InputError(
@@ -185,9 +187,15 @@ def _split(num_configurations: int, head: HeadPlan, plan: TrainPlan) -> tuple[li
         ) from None
 
 
-def _warn_without_fermi_level(valid: Sequence[Configuration], head: HeadPlan, plan: TrainPlan) -> None:
-    known = count_labels(valid, plan.data.empty_potential_value)["potential"]
-    if plan.model.has_potential and not known:
+def _log_fermi_levels(sets: Mapping[str, Sequence[Configuration]], head: HeadPlan, plan: TrainPlan) -> None:
+    """Count the Fermi levels of every set, and the frames without, which are masked."""
+    known = {
+        name: count_labels(configurations, plan.data.empty_potential_value)["potential"]
+        for name, configurations in sets.items()
+    }
+    counts = [f"{name}: {count} ({len(sets[name]) - count} masked)" for name, count in known.items()]
+    logging.info(f"Fermi levels for head {head.name}: {', '.join(counts)}")
+    if not known["valid"]:
         logging.warning(
             f"No validation configuration of head {head.name} has a Fermi level: its error is not available"
         )

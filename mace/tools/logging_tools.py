@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
+from mace.exceptions import RunError
 from mace.tools.error_terms import LOG_TERMS, terms_of
 
 
@@ -14,6 +16,31 @@ class RecordLogger(Protocol):
 
     def log(self, d: Mapping[str, Any]) -> None:
         """Take one record."""
+
+
+@dataclass
+class PatientLogger:
+    """Hands records on, and keeps the failure to write one until somebody asks for it.
+
+    Raised at once, it would end the main process alone and leave the others in the middle of a step.
+    """
+
+    logger: RecordLogger
+    failure: RunError | None = None
+
+    def log(self, d: Mapping[str, Any]) -> None:
+        """Hand one record on; after a failure they are dropped."""
+        if self.failure is not None:
+            return
+        try:
+            self.logger.log(d)
+        except RunError as error:
+            self.failure = error
+
+    def raise_failure(self) -> None:
+        """Raise the failure, if there was one."""
+        if self.failure is not None:
+            raise self.failure
 
 
 def error_line(

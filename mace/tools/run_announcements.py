@@ -18,6 +18,7 @@ def announce_optimization(trainer: Trainer, loaders: Loaders, plan: TrainPlan) -
     """
     groups = trainer.optimizer.param_groups
     weight_decay = max(group["weight_decay"] for group in groups)  # some groups have none
+    logging.debug(trainer.model)
     logging.info("Total number of parameters: %d", count_parameters(trainer.model))
     logging.info("")
     logging.info("===========OPTIMIZER INFORMATION===========")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -12,7 +13,7 @@ import torch
 import mace
 from mace.exceptions import InputError
 from mace.tools.distributed import Ranks
-from mace.tools.plans import TrainPlan
+from mace.tools.plans import PathPlan, TrainPlan
 from mace.tools.torch_tools import set_seeds
 from mace.tools.utils import setup_logger
 
@@ -20,21 +21,44 @@ from mace.tools.utils import setup_logger
 def open_run(plan: TrainPlan, ranks: Ranks) -> None:
     """Make the folders, start the log, seed every generator and say what will be written where.
 
-    Raises ``InputError`` on every rank if a folder cannot be written to: better now than at the end.
+    Raises ``InputError`` on every rank if a file cannot be written: better now than at the end.
     """
-    ranks.from_main(lambda: [require_writable(folder) for folder in plan.paths.folders()])
+    ranks.from_main(lambda: require_writable_files(plan.paths))
     setup_logger(level=plan.log_level, tag=plan.tag, directory=plan.paths.log_dir, rank=ranks.rank)
     set_seeds(plan.seed)
     logging.info("===========VERIFYING SETTINGS===========")
     for text, level in plan.messages:
         logging.log(level, text)
     logging.info("MACE version: %s", mace.__version__)
-    logging.debug("Configuration: %s", plan)
+    logging.debug("Plan: %s", plan)
     logging.info(device_line(ranks.device))
     logging.info(launch_line(ranks))
     logging.info("This run writes:")
-    for description, path in plan.paths.writes(stage_two=plan.stages is not None):
+    files = plan.paths.writes(stage_two=plan.stages is not None, indices_names=plan.data.indices_names)
+    for description, path in files:
         logging.info("  %-26s %s", description, path)
+
+
+def require_writable_files(paths: PathPlan) -> None:
+    """Make the folders of the run and prove that its files can be written; ``InputError`` says why not."""
+    for folder in paths.folders():
+        require_writable(folder)
+    for file in paths.appended_files():
+        require_appendable(file)
+
+
+def require_appendable(file: Path) -> None:
+    """Prove that a file, if it is there, can be added to; ``InputError`` says why not."""
+    if not os.path.lexists(file):
+        return
+    try:
+        with open(file, "a"):
+            pass
+    except OSError as error:
+        raise InputError(
+            f"cannot add to the file '{file}' ({error.strerror}): remove or rename what is there, or choose "
+            "another --name"
+        ) from error
 
 
 def require_writable(folder: Path) -> None:

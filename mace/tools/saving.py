@@ -106,31 +106,23 @@ def save_compiled(
 
     It must compute what ``live`` (or ``copy``) computes on ``probe``. Beside ``extra_files`` the archive
     holds ``config.yaml``, the constructor keywords as readable JSON, and ``config.json``, the exact record
-    that a model can be rebuilt from. Returns whether it was written: an export that fails costs one warning
-    that names file and reason, never the run.
+    that a model can be rebuilt from. Returns whether it was written: a model that cannot be exported costs
+    one warning that names file and reason, never the run. A file that cannot be written is a `SaveError`.
     """
-    try:
-        with _errors_name(path):
-            keywords = readable(recorded_config(copy)["arguments"])
-            extra = {
-                **(extra_files or {}),
-                "config.yaml": json.dumps(keywords, allow_nan=False),
-                "config.json": _archive_record(copy),
-            }
-            buffer = io.BytesIO()
-            torch.jit.save(_scripted(copy), buffer, _extra_files=extra)
+    reference = unwrap(copy if live is None else live)
 
-            def check(temporary: Path) -> None:
-                reference = unwrap(copy if live is None else live)
-                if probe is not None:
-                    _check_outputs(
-                        reference, torch.jit.load(str(temporary), map_location="cpu"), probe, _TOLERANCE
-                    )
+    def check(temporary: Path) -> None:
+        if probe is not None:
+            exported = torch.jit.load(str(temporary), map_location="cpu")
+            _check_outputs(reference, exported, probe, _tolerance(reference, copy))
 
-            atomic_write(path, lambda file: file.write(buffer.getbuffer()), check)
-    except SaveError as error:
-        logging.warning("TorchScript export failed: %s", error)
-        return False
+    with _errors_name(path):
+        try:
+            archive = _archive(copy, extra_files or {})
+            atomic_write(path, lambda file: file.write(archive.getbuffer()), check)
+        except (RuntimeError, torch.jit.Error) as error:
+            logging.warning("TorchScript export failed: %s was not written: %s", path, _one_line(error))
+            return False
     return True
 
 
@@ -147,8 +139,7 @@ def check_copy(live: torch.nn.Module, copy: torch.nn.Module, probe: _Batch | Non
     outputs.
     """
     live = unwrap(live)
-    converted = recorded_config(live)["arguments"] != recorded_config(copy)["arguments"]
-    if not converted:
+    if not _converted(live, copy):
         ours, theirs = copy.state_dict(), live.state_dict()
         changed = sorted(
             n
@@ -161,7 +152,16 @@ def check_copy(live: torch.nn.Module, copy: torch.nn.Module, probe: _Batch | Non
             )
     if probe is None:
         return 0.0
-    return _check_outputs(live, copy, probe, _TOLERANCE_CONVERTED if converted else _TOLERANCE)
+    return _check_outputs(live, copy, probe, _tolerance(live, copy))
+
+
+def _converted(live: torch.nn.Module, copy: torch.nn.Module) -> bool:
+    """Whether ``copy`` is ``live`` for other kernels."""
+    return recorded_config(live)["arguments"] != recorded_config(copy)["arguments"]
+
+
+def _tolerance(live: torch.nn.Module, copy: torch.nn.Module) -> Mapping[torch.dtype, float]:
+    return _TOLERANCE_CONVERTED if _converted(live, copy) else _TOLERANCE
 
 
 def _check_outputs(
@@ -209,6 +209,19 @@ def _deviation(found: torch.Tensor | None, expected: torch.Tensor) -> float:
     return float(apart.max() / scale) if apart.numel() else 0.0
 
 
+def _archive(copy: torch.nn.Module, extra_files: Mapping[str, str]) -> io.BytesIO:
+    """The bytes of the TorchScript archive."""
+    keywords = readable(recorded_config(copy)["arguments"])
+    extra = {
+        **extra_files,
+        "config.yaml": json.dumps(keywords, allow_nan=False),
+        "config.json": _archive_record(copy),
+    }
+    buffer = io.BytesIO()
+    torch.jit.save(_scripted(copy), buffer, _extra_files=extra)
+    return buffer
+
+
 def _scripted(copy: torch.nn.Module) -> torch.nn.Module:
     """TorchScript of a rebuilt copy: e3nn's compiler replaces the submodules of what it is given."""
     try:
@@ -242,4 +255,4 @@ def _errors_name(path: str | os.PathLike[str]) -> Iterator[None]:
 def _one_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else "no reason given"
-    return text if isinstance(error, SaveError) else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, RunError) else f"{type(error).__name__}: {text}"

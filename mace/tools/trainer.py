@@ -25,7 +25,7 @@ from mace.tools.checkpoint_state import STAGE_NAMES, Checkpoint, load_model_stat
 from mace.tools.description import Description
 from mace.tools.distributed import Ranks
 from mace.tools.evaluation import evaluate
-from mace.tools.logging_tools import RecordLogger, valid_err_log
+from mace.tools.logging_tools import PatientLogger, RecordLogger, valid_err_log
 from mace.tools.metrics import Metrics
 from mace.tools.optimization import LRScheduler, SWAContainer, check_all_trained
 from mace.tools.restart import continue_from, find_newest
@@ -75,6 +75,7 @@ class Trainer:
     description: Description | None = None
     on_evaluation: Callable[[Mapping[str, Metrics]], None] | None = None
     progress: Progress = field(default_factory=Progress)
+    _records: PatientLogger = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         check_all_trained(self.model, self.optimizer)
@@ -112,12 +113,15 @@ class Trainer:
         Raises:
             InputError: nothing to train on, parameters that the loss does not depend on, or a loss that is
                 not finite.
+            RunError: a file cannot be written; raised on every process, at the end of the epoch.
         """
+        self._records = PatientLogger(self.metrics_logger)
         self._check_start(train_loader)
         if distributed_model is None:
             distributed_model = self.ranks.wrap(self.model)
         self._announce()
         self._evaluate(valid_loaders, epoch=None)
+        self._write(self._records.raise_failure)
         going_on = not self._has_run_out_of_patience
         while going_on and self.progress.next_epoch < self.plan.max_num_epochs:
             epoch = self.progress.next_epoch
@@ -131,13 +135,14 @@ class Trainer:
                 output_args=self.output_args,
                 max_grad_norm=self.max_grad_norm,
                 ema=self.ema,
-                logger=self.metrics_logger,
+                logger=self._records,
                 device=self.ranks.device,
                 distributed_model=distributed_model,
                 ranks=self.ranks,
                 progress=sys.stderr.isatty() if self.plan.progress is None else self.plan.progress,
             )
             going_on = self._end_epoch(epoch, valid_loaders)
+            self._write(self._records.raise_failure)
         logging.info("Training complete")
 
     # Before the first epoch
@@ -246,7 +251,7 @@ class Trainer:
                 )
                 results[head] = {**metrics, "epoch": epoch}
                 if self.ranks.is_main:
-                    valid_err_log(loss, metrics, self.metrics_logger, self.log_errors, epoch, head)
+                    valid_err_log(loss, metrics, self._records, self.log_errors, epoch, head)
         if self.on_evaluation is not None and self.ranks.is_main:
             self.on_evaluation(results)
         return loss

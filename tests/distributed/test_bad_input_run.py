@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import socket
+from pathlib import Path
 
 import pytest
 
-from tests.harness import CP, run, tiny_data, tracebacks, two
+from tests.harness import CP, run, tiny_data, told_once, tracebacks, two
 
 pytestmark = pytest.mark.multirank
 
@@ -17,18 +19,8 @@ def folder(tmp_path):
 
 
 def refused(finished, *parts: str) -> None:
-    """Status not 0, the complaint once and on one line, no traceback, no model."""
-    finished.failed()
-    complaints = [
-        line
-        for line in finished.output.splitlines()
-        if "error: " in line and "mace" in line.split("error: ")[0]
-    ]
-    assert len(complaints) == 1, finished.output
-    for part in parts:
-        assert part in complaints[0]
-    launchers = finished.output.count("torch.distributed.elastic.multiprocessing.errors.ChildFailedError")
-    assert tracebacks(finished.output) == launchers, finished.output  # torchrun's summary has one
+    """Told once, status 1 on every rank, and no model."""
+    told_once(finished, *parts)
     assert not list(finished.folder.glob("*.model"))
 
 
@@ -42,22 +34,44 @@ CASES = {
     "no CUDA": (["--device=cuda"], ["cuda"]),
     "not built yet": (["--foundation_model=small"], ["foundation_model"]),
     "contradiction": (["--model=MACE", "--loss=fermi_weighted"], ["fermi_weighted"]),
+    "idle Fermi level": (
+        ["--model=FermiMACE", "--loss=weighted"],
+        ["--loss=weighted", "--loss=fermi_weighted"],
+    ),
     "unwritable": (["--results_dir=/proc/results"], ["/proc/results"]),
+    "folder in place of a log": (["--name=taken"], ["logs/taken_run-1.log", "Is a directory"]),
+    "not a number": (["--valid_file=nan.xyz"], ["energy of frame 0 of 'nan.xyz'", "nan"]),
+    "no electron number": (["--valid_file=neutral.xyz"], ["frame 0", "neutral.xyz", "electron number"]),
+    "unknown element": (["--valid_file=copper.xyz"], ["frame 0 of 'copper.xyz'", "Cu (29)"]),
+    "valid fraction": (["--valid_fraction=0.01"], ["valid_fraction=0.01", "12 structures"]),
 }
+
+FAST = ("no label", "unwritable", "no electron number", "valid fraction")
 
 
 @pytest.mark.parametrize(
     "case",
-    [
-        pytest.param(name, marks=[] if name in ("no label", "unwritable") else pytest.mark.slow)
-        for name in CASES
-    ],
+    [pytest.param(name, marks=[] if name in FAST else pytest.mark.slow) for name in CASES],
 )
 def test_one_line_on_one_rank(folder, case):
     flags, parts = CASES[case]
-    text = (folder / "train.xyz").read_text().splitlines(keepends=True)
-    (folder / "one.xyz").write_text("".join(text[: int(text[0]) + 2]))
-    refused(two([*CP, "--name=bad", *flags], folder), *parts)
+    write_bad_data(folder)
+    data = ["--train_file=train.xyz"] + ["--valid_file=valid.xyz"] * (case != "valid fraction")
+    refused(two([*CP, "--name=bad", *flags], folder, data=data), *parts)
+
+
+def write_bad_data(folder: Path) -> None:
+    """The files of the cases above: one frame, or a frame in front of which something is wrong."""
+    (folder / "logs" / "taken_run-1.log").mkdir(parents=True)
+    text = (folder / "train.xyz").read_text()
+    lines = text.splitlines(keepends=True)
+    (folder / "one.xyz").write_text("".join(lines[: int(lines[0]) + 2]))
+    for name, pattern, wrong in (
+        ("nan", r"REF_energy=\S+", "REF_energy=nan"),
+        ("neutral", r" electron=\S+", ""),
+        ("copper", r"^[HO] ", "Cu "),
+    ):
+        (folder / f"{name}.xyz").write_text(re.sub(pattern, wrong, text, count=1, flags=re.MULTILINE))
 
 
 def test_a_slow_first_rank_still_speaks_and_both_end_with_status_1(folder):
@@ -98,4 +112,6 @@ def test_a_port_in_use(folder):
             "--valid_file=valid.xyz",
             "--E0s=average",
         ]
-        refused(run(command, folder, env=environment, timeout=120), str(port))
+        finished = run(command, folder, env=environment, timeout=120)
+    assert finished.status == 1 and tracebacks(finished.output) == 0, finished.output
+    assert [str(port) in line for line in finished.output.splitlines() if "error: " in line] == [True]

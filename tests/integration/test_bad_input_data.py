@@ -9,7 +9,7 @@ from mace.tools.datasets import load_heads
 from mace.tools.distributed import Ranks
 from mace.tools.graphs import build_graphs
 from mace.tools.statistics import measure
-from tests.tiny_run import FERMI, make_plan, write_frames
+from tests.tiny_run import FERMI, edit, make_plan, write_frames
 
 
 @pytest.fixture
@@ -156,6 +156,25 @@ def test_an_element_that_training_lacks(folder, kind):
     path.write_text("\n".join(lines))
     message = refused(make_plan(folder, **{f"{kind}_file": path}))
     assert "frame 0" in message and str(path) in message and "Cu (29)" in message
+
+
+@pytest.mark.parametrize("kind", ["train", "test"])
+def test_an_element_that_the_given_list_lacks(folder, kind):
+    if kind == "test":
+        edit(folder / "train.xyz", ("O ", "H "))
+        edit(folder / "valid.xyz", ("O ", "H "))
+    test = write_frames(folder / "test.xyz", 4, seed=3)
+    message = refused(make_plan(folder, atomic_numbers="[1]", test_file=test))
+    assert message.startswith(f"frame 0 of '{folder / kind}.xyz' holds O (8), which --atomic_numbers=[1]")
+
+
+@pytest.mark.parametrize("key", ["config_weight", "config_energy_weight"])
+def test_a_negative_weight(folder, key):
+    edit(folder / "train.xyz", ("REF_energy", f"{key}=-1 REF_energy"), line=1)
+    message = refused(make_plan(folder))
+    assert message.startswith(
+        f"{key} of frame 0 of '{folder / 'train.xyz'}' is -1.0: it must be 0 or greater"
+    )
 
 
 def test_a_fraction_that_leaves_no_frame(folder):

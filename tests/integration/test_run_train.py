@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,25 @@ def test_a3_stage_two_keeps_the_fermi_loss(two_rank_run):
     log = (two_rank_run / "logs/m_run-1.log").read_text()
     assert "Stage Two (after 2 epochs) with loss function: FermiWeightedEnergyForcesLoss" in log
     assert "Changing loss based on Stage Two Weights" in log
+
+
+@pytest.mark.multirank
+def test_the_log_says_what_the_specification_says(two_rank_run):
+    log = (two_rank_run / "logs/m_run-1.log").read_text()
+    assert "Compiling model, saving metadata to m_compiled.model\n" in log
+    assert "Compiling model, saving metadata m_stagetwo_compiled.model\n" in log
+    debug = (two_rank_run / "logs/m_run-1_debug.log").read_text()
+    assert "DEBUG: Configuration: Namespace(" in debug
+    assert "DEBUG: ScaleShiftMACE(\n  (node_embedding): " in debug
+
+
+@pytest.mark.multirank
+def test_what_a_run_writes_was_in_its_list(two_rank_run):
+    log = (two_rank_run / "logs/m_run-1.log").read_text()
+    written = [path.name for path in two_rank_run.rglob("*") if path.is_file() and path.suffix != ".xyz"]
+    assert written and not [
+        name for name in written if re.sub(r"-\d+(?=(_swa)?.pt)", "-<n>", name) not in log
+    ]
 
 
 @pytest.mark.multirank

@@ -11,6 +11,7 @@ import pytest
 from mace.arguments import TrainPlan, build_default_arg_parser
 from mace.arguments.train_flags import TRAIN
 from mace.exceptions import InputError
+from mace.tools.checkpoint import CheckpointHandler
 
 FERMI = ("--model=FermiMACE", "--loss=fermi_weighted")
 
@@ -106,7 +107,8 @@ def test_d19_loss_ef_has_weights_of_1():
 )
 def test_first_interaction(model, given, built):
     extra = [] if given is None else [f"--interaction_first={given}"]
-    plan = plan_of(f"--model={model}", *extra)
+    loss = "fermi_weighted" if model == "FermiMACE" else "weighted"
+    plan = plan_of(f"--model={model}", f"--loss={loss}", *extra)
     assert plan.model.interaction_first == built
     assert not any("interaction_first" in text for text, _ in plan.messages)
 
@@ -117,14 +119,57 @@ def test_a_replaced_first_interaction_is_said():
     assert any("RealAgnosticDensityResidualInteractionBlock" in text for text, _ in plan.messages)
 
 
-def test_a_fermi_model_without_fermi_loss_is_said():
-    texts = [text for text, _ in plan_of("--model=FermiMACE").messages]
-    assert any("does not train the Fermi level" in text for text in texts)
+def messages(*given):
+    return [text for text, _ in plan_of(*given).messages]
+
+
+def test_a_fermi_level_of_weight_zero_is_said():
+    stays = "--potential_weight=0: the readout of the Fermi level of FermiMACE stays as it begins"
+    assert messages(*FERMI, "--potential_weight=0") == [stays]
+    assert messages(*FERMI, "--potential_weight=0", "--swa", "--swa_potential_weight=1") == []
 
 
 def test_a_weight_without_effect_is_said():
-    texts = [text for text, _ in plan_of("--potential_weight=10").messages]
-    assert texts == ["--potential_weight has no effect: --loss=weighted lacks it"]
+    said = messages("--potential_weight=10")
+    assert said == ["--potential_weight has no effect: --loss=weighted lacks it"]
+
+
+NEEDED = {
+    "--avg_num_neighbors=7": "--compute_avg_num_neighbors=False",
+    "--mean=1": "--model=ScaleShiftMACE",
+    "--ema_decay=0.9": "--ema",
+    "--swa_lr=0.1": "--swa",
+    "--lr_scheduler_gamma=0.9": "--scheduler=ExponentialLR",
+}
+
+
+@pytest.mark.parametrize("flag", NEEDED)
+def test_a_flag_without_effect_is_said(flag):
+    (said,) = messages(flag)
+    assert said.startswith(f"{flag.partition('=')[0]} has no effect: ")
+    assert messages(flag, NEEDED[flag]) == []
+
+
+@pytest.mark.parametrize("flag", ["--lr_factor=0.5", "--scheduler_patience=5"])
+def test_flags_of_another_schedule(flag):
+    (said,) = messages(flag, "--scheduler=ExponentialLR")
+    assert said.startswith(f"{flag.partition('=')[0]} has no effect") and messages(flag) == []
+
+
+def test_the_standard_deviation_has_an_effect_for_every_model():
+    assert messages("--std=2") == messages("--std=2", "--scaling=no_scaling") == []
+
+
+def test_settings_of_a_head_without_effect_name_the_head():
+    heads = "--heads={'a': {'train_file': 'a.xyz', 'mean': 1.0}, 'b': {'train_file': 'b.xyz'}}"
+    (said,) = messages(heads)
+    assert said.startswith("mean of head 'a' has no effect: --model=MACE has no shift")
+
+
+def test_the_key_of_the_head_has_no_effect_in_training():
+    assert messages("--head_key=level") == [
+        "--head_key has no effect: every frame belongs to the head whose file it is in"
+    ]
 
 
 def test_gate_none():
@@ -194,6 +239,10 @@ def test_a20_keys():
         (
             ["--loss=fermi_weighted"],
             "--loss=fermi_weighted contradicts --model=MACE, which has no Fermi level",
+        ),
+        (
+            ["--model=FermiMACE", "--loss=weighted"],
+            "--loss=weighted does not train the Fermi level of --model=FermiMACE: use --loss=fermi_weighted",
         ),
         (["--compute_potential=True"], "--compute_potential=True contradicts --model=MACE"),
         ([*FERMI, "--compute_potential=False"], "--compute_potential=False contradicts --model=FermiMACE"),
@@ -325,4 +374,39 @@ def test_files_of_a_run():
     assert paths.valid_indices_file() == Path("w/valid_indices_7.txt")
     assert paths.valid_indices_file("pbe") == Path("w/valid_indices_pbe_7.txt")
     assert paths.folders() == tuple(Path(f) for f in ("w", "w/logs", "m", "w/checkpoints", "w/results"))
-    assert len(paths.writes(stage_two=True)) == len(paths.writes()) + 3
+    assert paths.latest_checkpoint_file == Path("w/checkpoints/x_run-7_latest.pt")
+    assert paths.latest_checkpoint_file == CheckpointHandler("w/checkpoints", plan.tag).io.latest_path
+
+
+def test_the_list_of_what_a_run_writes():
+    paths = plan_of("--seed=7").paths
+    common = [
+        "logs/x_run-7.log",
+        "logs/x_run-7_debug.log",
+        "results/x_run-7_train.txt",
+        "checkpoints/x_run-7_epoch-<n>.pt",
+        "checkpoints/x_run-7_latest.pt",
+        "x.model",
+        "checkpoints/x_run-7.model",
+        "x_compiled.model",
+    ]
+    later = [
+        "checkpoints/x_run-7_epoch-<n>_swa.pt",
+        "x_stagetwo.model",
+        "checkpoints/x_run-7_stagetwo.model",
+        "x_stagetwo_compiled.model",
+    ]
+    assert sorted(str(path) for _, path in paths.writes()) == sorted(common)
+    assert sorted(str(path) for _, path in paths.writes(stage_two=True)) == sorted(common + later)
+    split = paths.writes(indices_names=["pbe", None])
+    assert {path for _, path in split} - {path for _, path in paths.writes()} == {
+        Path("valid_indices_pbe_7.txt"),
+        Path("valid_indices_7.txt"),
+    }
+
+
+def test_heads_with_files_of_indices():
+    heads = "--heads={'a': {'train_file': 'a', 'valid_file': 'v'}, 'b': {'train_file': 'b'}}"
+    assert plan_of(heads).data.indices_names == ("b",)
+    assert plan_of().data.indices_names == (None,)
+    assert plan_of("--valid_file=v.xyz").data.indices_names == ()

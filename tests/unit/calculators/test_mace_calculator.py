@@ -260,8 +260,10 @@ def test_heads_are_chosen_by_name():
     atoms.info["head"] = "unknown"  # f2: never silently another one
     with pytest.raises(InputError, match="'unknown'.*'dft', 'cc'"):
         atoms.get_potential_energy()
-    with pytest.raises(InputError, match="'unknown'"):
+    with pytest.raises(InputError, match=r"'unknown' .* has \['dft', 'cc'\]$"):
         MACECalculator(models=model, head="unknown")
+    with pytest.raises(InputError, match=r"'unknown' .* has \['default'\]$"):
+        MACECalculator(models=small_models.scale_shift(), head="unknown")
 
 
 # ---- committees

@@ -118,6 +118,13 @@ def test_unknown_elements_heads_and_outputs_are_named(evaluate, frames, tmp_path
         evaluate("fermi.model")
 
 
+@pytest.mark.parametrize("model", ["fermi.model", "fermi_compiled.model"])
+def test_f2_a_head_that_the_model_lacks_is_refused(evaluate, model):
+    with pytest.raises(InputError, match=r"head 'foo' of --head is not in this model, .* \['default'\]"):
+        evaluate(model, "--head=foo")
+    assert evaluate(model, "--head=default")
+
+
 def test_a_malicious_file_is_refused_and_does_nothing(evaluate, tmp_path):
     class CreatesAFile:
         def __reduce__(self):

@@ -63,6 +63,20 @@ def test_labels_are_counted_per_file_and_head_with_masked_fermi_levels(tmp_path,
     assert "potential 3" in counted[1] and "masked" not in counted[1]
 
 
+def test_masked_fermi_levels_of_every_set_are_counted(tmp_path, caplog):
+    write_frames(tmp_path / "train.xyz", 12)
+    test = write_frames(tmp_path / "test.xyz", 5, seed=2, potential_every=2)
+    other = write_frames(tmp_path / "other.xyz", 3, seed=3).read_text()
+    unlabelled = re.sub(r" potential=\S+", " config_type=bare", other)
+    test.write_text(test.read_text() + unlabelled)
+    caplog.set_level(logging.INFO)
+    load_heads(make_plan(tmp_path, **FERMI, valid_fraction=0.25, test_file=test), RANKS)
+    assert (
+        "Fermi levels for head default: train: 9 (0 masked), valid: 3 (0 masked), "
+        "Default_default: 3 (2 masked), bare_default: 0 (3 masked)"
+    ) in caplog.messages
+
+
 def test_f11_an_energy_of_zero_is_a_label(tmp_path, caplog):
     write_frames(tmp_path / "train.xyz", 4)
     lines = (tmp_path / "train.xyz").read_text().split("\n")

@@ -188,37 +188,57 @@ def test_b1_a_plain_model_can_be_exported(tmp_path):
     assert save_compiled(rebuild(live), tmp_path / "m", live=live, probe=small_models.batch(electron=None))
 
 
-@pytest.mark.parametrize("reason", ["folder", "scripting", "deviation", "disk"])
+def test_an_export_from_other_kernels_may_deviate_as_much_as_the_model(tmp_path, monkeypatch, caplog):
+    plain, probe = small_models.fermi(torch.float32), small_models.batch(torch.float32)
+    converted = to_cueq(plain, extract_config_mace_model(plain))
+    for live, written in ((converted, True), (rebuild(plain), False)):
+        forward = live.forward
+
+        def moved(data, forward=forward, **kwargs):
+            out = forward(data, **kwargs)
+            return {**out, "energy": out["energy"] * (1 + 5e-5)}
+
+        monkeypatch.setattr(live, "forward", moved)
+        assert save_compiled(plain, tmp_path / "c.model", live=live, probe=probe) is written
+    assert "1e-05 is allowed" in caplog.text
+
+
+@pytest.mark.parametrize("reason", ["scripting", "deviation"])
 def test_b3_a_failed_export_is_one_warning_with_file_and_reason(
     tmp_path, live, probe, monkeypatch, caplog, reason
 ):
     path = tmp_path / "m_compiled.model"
     copy = rebuild(live)
-    if reason == "folder":
-        path.mkdir()
     if reason == "scripting":
         monkeypatch.setattr(type(live), "forward", lambda self, data, *rest: {k: v for k, v in data.items()})
     if reason == "deviation":
         live = nudge(live, "readouts.0.linear.weight", 1e-3)
-    if reason == "disk":
-
-        def full(*_):
-            raise OSError(28, "No space left on device")
-
-        monkeypatch.setattr(saving, "atomic_write", full)
     with caplog.at_level(logging.WARNING):
         assert save_compiled(copy, path, live=live, probe=probe) is False
     (record,) = caplog.records
     wanted = {
-        "folder": "IsADirectoryError",
         "scripting": "cannot be scripted|RuntimeError",
         "deviation": "deviation",
-        "disk": "No space",
     }
     assert str(path) in record.getMessage() and any(
         w in record.getMessage() for w in wanted[reason].split("|")
     )
     assert "\n" not in record.getMessage()
+
+
+@pytest.mark.parametrize("reason", ["folder", "disk"])
+def test_an_archive_that_cannot_be_written_is_an_error(tmp_path, live, monkeypatch, reason):
+    path = tmp_path / "m_compiled.model"
+    if reason == "folder":
+        path.mkdir()
+    else:
+
+        def full(*_):
+            raise OSError(28, "No space left on device")
+
+        monkeypatch.setattr(saving, "atomic_write", full)
+    with pytest.raises(SaveError, match=r"m_compiled.model was not written: .*(directory|No space)"):
+        save_compiled(rebuild(live), path)
 
 
 # ---- telling

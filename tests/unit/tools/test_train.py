@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from mace.arguments.plans import StagePlan
-from mace.exceptions import InputError
+from mace.exceptions import InputError, RunError
 from mace.modules.loss import FermiWeightedEnergyForcesLoss, WeightedEnergyForcesLoss
 from mace.tools import MetricsLogger
 from mace.tools.train import take_step, train
@@ -167,6 +167,20 @@ def test_records_are_json(tmp_path):
     fit(trainer)
     rows = [json.loads(line) for line in (tmp_path / "toy_run-1_train.txt").read_text().splitlines()]
     assert [row["mode"] for row in rows].count("eval") == 4
+
+
+def test_a_record_that_cannot_be_written_ends_the_run_after_the_epoch(tmp_path):
+    trainer = make_trainer(tmp_path)
+
+    class Full:
+        def log(self, d):
+            if d["mode"] == "opt":
+                raise RunError("cannot write results.txt: No space left on device")
+
+    trainer.metrics_logger = Full()
+    with pytest.raises(RunError, match="^cannot write results.txt"):
+        trainer.fit(loader(frames(4)), {"Default": loader(frames(2))})
+    assert trainer.progress.next_epoch == 1 and trainer.checkpoints.io.files()
 
 
 def test_every_head_is_evaluated_and_the_last_decides(tmp_path, caplog):

@@ -57,9 +57,16 @@ def plot_parity(frames: list, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+def records_of_last_run(results: Path) -> list[dict]:
+    """Records since the last evaluation of an untrained model: a repeated run appends to the same file."""
+    records = [json.loads(line) for line in results.read_text().splitlines()]
+    starts = [i for i, record in enumerate(records) if record["mode"] == "eval" and record["epoch"] is None]
+    return records[starts[-1] :]
+
+
 def plot_learning_curve(results: Path, path: Path) -> None:
     """Validation RMSE of energy, forces and Fermi level, and both losses, by epoch."""
-    records = [json.loads(line) for line in results.read_text().splitlines()]
+    records = records_of_last_run(results)
     evaluations = [r for r in records if r["mode"] == "eval" and r["epoch"] is not None]
     epochs = [r["epoch"] for r in evaluations]
     steps: dict[int, list[float]] = {}

@@ -73,11 +73,16 @@ def assert_copy_failed(finished: Finished, tree: Path) -> None:
     """A training that ended well up to a copy of the live model; with e3nn 0.6 it ends well altogether."""
     if not COPIES_FAIL:
         return assert_saved(finished, tree)
+    assert_failed_at_the_copy(finished, PICKLE_ERROR)
+    return None
+
+
+def assert_failed_at_the_copy(finished: Finished, cause: str) -> None:
+    """A training that ended well up to its save stage, which names the cause and leaves no model."""
     finished.failed()
-    assert PICKLE_ERROR in finished.output
+    assert cause in finished.output
     assert model_files(finished.folder) == []
     assert list((finished.folder / "checkpoints").glob("*.pt")), "the training itself must have ended well"
-    return None
 
 
 def test_0001_a_trained_model_cannot_be_saved_without_the_rebuilt_copy(trees, tmp_path):
@@ -86,7 +91,9 @@ def test_0001_a_trained_model_cannot_be_saved_without_the_rebuilt_copy(trees, tm
 
 
 def test_0002_a_model_trained_with_cueq_cannot_be_saved_without_the_conversion_of_the_copy(trees, tmp_path):
-    assert_copy_failed(train(trees[1], tmp_path / "without", "--enable_cueq=True"), trees[1])
+    # With e3nn 0.6 the live model can be copied, but the copy's kernels hold tensors unknown to the model.
+    cause = PICKLE_ERROR if COPIES_FAIL else "was not built from the given configuration"
+    assert_failed_at_the_copy(train(trees[1], tmp_path / "without", "--enable_cueq=True"), cause)
     assert_saved(train(trees[2], tmp_path / "with", "--enable_cueq=True"), trees[2])
 
 

@@ -2,7 +2,6 @@
 # Needs: python3 (3.10 or newer, with venv). PYTHON names another interpreter.
 
 TORCH_PIN="torch==2.13.0"   # first: anything that depends on torch would otherwise choose a build by itself
-TORCH_INDEX="https://download.pytorch.org/whl/cpu"   # PyPI's build for Linux is CUDA's, several GB
 E3NN_PIN="e3nn==0.5.9"      # the version in which saving a live model fails without our patches
 
 fail() { echo "error: $*" >&2; exit 1; }
@@ -15,8 +14,7 @@ make_environment() {
     [ "$(cat "$dir/.complete" 2>/dev/null)" = "$stamp" ] && return 0
     echo "Making the virtual environment $dir ($TORCH_PIN, $E3NN_PIN) ..."
     [ -x "$dir/bin/python" ] || "$python" -m venv "$dir" || fail "python3 -m venv failed: on Debian/Ubuntu install python3-venv"
-    # Without what torch itself needs: that comes from PyPI with the next line.
-    "$dir/bin/python" -m pip install --quiet --no-deps --index-url "$TORCH_INDEX" "$TORCH_PIN"
+    "$dir/bin/python" -m pip install --quiet "$TORCH_PIN"
     "$dir/bin/python" -m pip install --quiet "$E3NN_PIN" --editable ".${extra:+[$extra]}"
     echo "$stamp" > "$dir/.complete"
 }

@@ -99,22 +99,10 @@ def test_tags():
     assert get_tag("water", 3) == "water_run-3"
 
 
-@pytest.fixture
-def root_logger():
-    """The root logger, put back as it was."""
-    logger = logging.getLogger()
-    level, handlers = logger.level, list(logger.handlers)
-    yield logger
-    setup_logger()  # closes the files
-    for handler in [handler for handler in logger.handlers if handler not in handlers]:
-        logger.removeHandler(handler)
-    logger.setLevel(level)
-
-
 LINE = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO: hello$"
 
 
-def test_rank_zero_logs_to_console_and_files(tmp_path, capsys, root_logger):
+def test_rank_zero_logs_to_console_and_files(tmp_path, capsys):
     import re
 
     setup_logger("INFO", tag="x_run-1", directory=tmp_path / "logs")
@@ -131,7 +119,7 @@ def test_rank_zero_logs_to_console_and_files(tmp_path, capsys, root_logger):
     ]
 
 
-def test_other_ranks_write_no_file_and_show_errors_only(tmp_path, capsys, root_logger):
+def test_other_ranks_write_no_file_and_show_errors_only(tmp_path, capsys):
     setup_logger(logging.DEBUG, tag="x", directory=tmp_path, rank=3)
     logging.warning("hello")
     logging.error("broken")
@@ -143,13 +131,13 @@ def test_other_ranks_write_no_file_and_show_errors_only(tmp_path, capsys, root_l
     assert not list(tmp_path.iterdir())
 
 
-def test_a_second_setup_replaces_the_first(tmp_path, capsys, root_logger):
+def test_a_second_setup_replaces_the_first(tmp_path, capsys):
     foreign = logging.NullHandler()
-    root_logger.addHandler(foreign)
+    logging.getLogger().addHandler(foreign)
     setup_logger(tag="one", directory=tmp_path)
     setup_logger(tag="two", directory=tmp_path)
     logging.info("hello")
     assert capsys.readouterr().out.count("hello") == 1
     assert (tmp_path / "one.log").read_text() == ""
     assert "hello" in (tmp_path / "two.log").read_text()
-    assert foreign in root_logger.handlers
+    assert foreign in logging.getLogger().handlers

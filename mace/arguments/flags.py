@@ -49,6 +49,8 @@ class Flag:
     def add_to(self, group: argparse._ArgumentGroup) -> None:
         """Declare the flag in a group of a parser."""
         text = self.help.replace("%", "%%") + (" [not built yet]" if self.later else "")
+        if self.later_values:
+            text += f" [not built yet: {', '.join(self.later_values)}]"
         options: dict[str, Any] = {"help": text, "dest": self.attribute}
         if self.default is REQUIRED:
             options["required"] = True
@@ -90,11 +92,14 @@ class Flag:
         if self.limit and value is not None and not self.limit.admits(value):
             raise InputError(f"{shown} is {value}: it must be {self.limit.text}")
         reason = self.later if self.later and value != self.default else None
-        if reason is None and self.later_values and isinstance(value, str):
-            reason = self.later_values.get(value)
         if reason is not None:
             default = "" if self.default in (None, REQUIRED, value) else f" (default {self.default!r})"
             raise InputError(f"{shown}={value} is not built yet ({reason}): leave it out{default}")
+        later = self.later_values or {}
+        if isinstance(value, str) and value in later:
+            built = [choice for choice in self.choices or () if choice not in later]
+            advice = f"choose one of {', '.join(built)}" if built else "leave it out"
+            raise InputError(f"{shown}={value} is not built yet ({later[value]}): {advice}")
 
 
 @dataclass(frozen=True)

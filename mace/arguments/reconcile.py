@@ -15,6 +15,7 @@ Message = tuple[str, int]
 STRESS_LOSSES = ("stress", "virials", "huber", "universal")
 _STRESS_TABLE = "PerAtomRMSEstressvirials"
 _DEFAULT_TABLE = "PerAtomRMSE"
+_FERMI_TABLE = "Fermi_PerAtomRMSE"
 _FOLDERS = {
     "log_dir": "logs",
     "model_dir": "",
@@ -127,3 +128,6 @@ def _fill_outputs(args: Namespace, messages: list[Message]) -> None:
             )
             messages.append((text, logging.WARNING))
         args.error_table = _STRESS_TABLE
+    if has_potential and args.error_table != _FERMI_TABLE:
+        text = f"The errors shown leave out the Fermi level: --error_table={_FERMI_TABLE} shows it"
+        messages.append((text, logging.INFO))

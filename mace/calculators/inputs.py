@@ -109,7 +109,9 @@ def choose_head(heads: Sequence[str], wanted: str | None, origin: str) -> str:
         defaults = [head for head in heads if head.lower() == DEFAULT_HEAD.lower()]
         if len(defaults) == 1:
             return defaults[0]
-        raise InputError(f"{origin} names no head and the model has {list(heads)}: set info['head'] or head=")
+        raise InputError(
+            f"{origin} names no head and the model has {list(heads)}: set info['head'], head= or --head"
+        )
     require_head(heads, wanted, origin)
     return wanted
 

@@ -11,7 +11,7 @@ from typing import Any
 import ase
 import numpy as np
 import torch
-from ase.calculators.calculator import Calculator, all_changes
+from ase.calculators.calculator import Calculator, PropertyNotImplementedError, all_changes
 from ase.stress import full_3x3_to_voigt_6_stress
 
 from mace.calculators.inputs import require_head
@@ -227,7 +227,13 @@ class MACECalculator(Calculator):
         return results
 
     def get_mu(self, atoms: ase.Atoms | None = None) -> float:
-        """The Fermi level (electrode potential) of ``atoms``, or of the last structure, V."""
+        """The Fermi level (electrode potential) of ``atoms``, or of the last structure, eV.
+
+        Raises:
+            PropertyNotImplementedError: the model has no Fermi level.
+        """
+        if "potential" not in self.implemented_properties:
+            raise PropertyNotImplementedError("this model has no Fermi level: it is no FermiMACE")
         return float(self.get_property("potential", atoms))
 
     def get_hessian(self, atoms: ase.Atoms | None = None) -> np.ndarray | list[np.ndarray]:

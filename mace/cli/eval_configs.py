@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from argparse import Namespace
 from collections.abc import Sequence
 
@@ -36,12 +37,13 @@ def run(args: Namespace) -> None:
     ``atoms.info`` gets ``<info_prefix>energy`` (eV), ``potential`` (Fermi level, V) where the model has one,
     and on demand ``stress`` ((3, 3), eV/Angstrom^3; for frames whose cell has a volume) and
     ``BO_contributions`` (eV: E0, pair repulsion, layers); ``atoms.arrays`` gets ``<info_prefix>forces``
-    (eV/Angstrom). The output appears whole or not at all.
+    (eV/Angstrom). The output appears whole or not at all, and a line says what was written.
 
     Raises:
         InputError: files, frames or a model that cannot be used.
     """
     check_eval_args(args)
+    _require_another_file(args)
     device = init_device(args.device)
     model = load_model(args.model, map_location=device, dtype=dtype_dict[args.default_dtype])
     for parameter in model.parameters():
@@ -62,6 +64,23 @@ def run(args: Namespace) -> None:
         atomic_write(args.output, lambda file: file.write(text.getvalue().encode()))
     except OSError as error:
         raise InputError(f"output file {args.output!r} cannot be written: {error}") from error
+    _report(frames, args)
+
+
+def _require_another_file(args: Namespace) -> None:
+    """Raise InputError where the output would take the place of the input and its labels."""
+    if os.path.realpath(args.configs) == os.path.realpath(args.output):
+        raise InputError(f"--output {args.output!r} is the file of --configs: choose another one")
+
+
+def _report(frames: Sequence[ase.Atoms], args: Namespace) -> None:
+    """Say what was written, and which frames lack the stress that was asked for."""
+    written = {name for atoms in frames for name in (*atoms.info, *atoms.arrays)}
+    names = ", ".join(sorted(name for name in written if name.startswith(args.info_prefix)))
+    print(f"{len(frames)} frames with {names} written to {args.output}")
+    flat = sum(atoms.cell.rank < 3 for atoms in frames)
+    if args.compute_stress and flat:
+        print(f"no stress for the {flat} frames whose cell has no volume")
 
 
 def _evaluated(

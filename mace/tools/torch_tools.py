@@ -88,7 +88,7 @@ def available_device(device_str: str) -> torch.device:
         raise InputError(f"unknown device {device_str!r}; known are {', '.join(available)}")
     if not available[kind]():
         raise InputError(
-            f"device {device_str!r} was asked for, but torch {torch.__version__} finds none; use --device=cpu"
+            f"device {device_str!r} was asked for, but torch {torch.__version__} finds none; use cpu"
         )
     try:
         device = torch.device(device_str)

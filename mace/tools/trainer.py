@@ -179,6 +179,11 @@ class Trainer:
         logging.info("Loss metrics on validation set")
         if self.progress.next_epoch == 0:
             self._warn_of_older_files()
+        elif self.progress.next_epoch >= self.plan.max_num_epochs:
+            logging.info(
+                f"Nothing left to train: {self.progress.next_epoch} epochs are done; a larger "
+                "--max_num_epochs goes on"
+            )
 
     def _warn_of_older_files(self) -> None:
         """A new run leaves the files of an earlier one with the same tag alone, and never uses them."""

@@ -24,7 +24,8 @@ from patchstack.trees import (
     write_tree,
 )
 
-PACKAGING = ("setup.cfg", "pyproject.toml", "LICENSE", "README.md")  # what `pip install` of an export needs
+# What `pip install` of an export needs beside mace/.
+PACKAGING = ("setup.cfg", "pyproject.toml", "LICENSE", "README.md", "cp_mace.py")
 
 
 def today() -> str:

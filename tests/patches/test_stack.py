@@ -43,6 +43,11 @@ def trees(tmp_path_factory):
     return [folder / str(level) for level in range(count + 1)]
 
 
+def test_an_export_starts_as_its_packaging_says(trees, tmp_path):
+    for tree in trees:
+        run(["-c", "import cp_mace; cp_mace.run_train()", "--help"], tmp_path, tree=tree).succeeded()
+
+
 def train(tree: Path, folder: Path, *flags: str, fault: str | None = None) -> Finished:
     """Train run "m" for one epoch on two ranks with the package of a tree."""
     if not folder.exists():

@@ -148,12 +148,13 @@ def test_variables_of_a_git_hook_do_not_matter(toy):
 
 def test_export_writes_each_level_and_leaves_the_tree(toy, tmp_path):
     levels = simple_levels()
-    (toy / "setup.cfg").write_text("[metadata]\n")
+    for name in ("setup.cfg", "cp_mace.py"):
+        (toy / name).write_text("")
     before = everything(toy)
     for number, files in enumerate(levels):
         patches(toy, "export", "--level", number, tmp_path / f"out {number}")
         assert read(tmp_path / f"out {number}") == files
-        assert (tmp_path / f"out {number}" / "setup.cfg").is_file()
+        assert all((tmp_path / f"out {number}" / name).is_file() for name in ("setup.cfg", "cp_mace.py"))
     assert everything(toy) == before
     assert "not an empty folder" in patches(toy, "export", "--level", 1, tmp_path / "out 1", status=2)
     assert "no level 4" in patches(toy, "export", "--level", 4, tmp_path / "out 4", status=2)

@@ -13,7 +13,7 @@ from mace.arguments.train_flags import TRAIN
 from mace.exceptions import InputError
 from mace.tools.checkpoint import CheckpointHandler
 
-FERMI = ("--model=FermiMACE", "--loss=fermi_weighted")
+FERMI = ("--model=FermiMACE", "--loss=fermi_weighted", "--error_table=Fermi_PerAtomRMSE")
 
 
 def plan_of(*given):
@@ -88,6 +88,17 @@ def test_losses_with_stress_ask_for_it(loss):
     assert plan.model.compute_stress and plan.model.compute_virials
     assert plan.report.error_table == "PerAtomRMSEstressvirials"
     assert any("TotalRMSE" in text and level == logging.WARNING for text, level in plan.messages)
+
+
+def test_errors_without_the_fermi_level_are_said_to_be():
+    (said,) = messages(*FERMI, "--error_table=TotalRMSE")
+    assert said.endswith("--error_table=Fermi_PerAtomRMSE shows it")
+    assert messages(*FERMI) == messages() == []
+
+
+def test_a_choice_that_is_not_built_names_those_that_are():
+    message = refused("--model=FermiMACE_evidential")
+    assert message.endswith("choose one of MACE, FermiMACE, ScaleShiftMACE")
 
 
 def test_d19_loss_ef_has_weights_of_1():

@@ -118,7 +118,7 @@ def test_g1_a_model_without_fermi_level_works(plain):
     atoms = structure(electron=None)
     atoms.calc = MACECalculator(models=plain)
     assert np.isfinite(atoms.get_potential_energy()) and "potential" not in atoms.calc.results
-    with pytest.raises(PropertyNotImplementedError):
+    with pytest.raises(PropertyNotImplementedError, match="this model has no Fermi level"):
         atoms.calc.get_mu(atoms)
 
 

@@ -69,6 +69,20 @@ def test_g5_energy_forces_and_potential_are_written(evaluate, model, batch_size)
         assert "MACE_stress" not in atoms.info
 
 
+def test_what_was_written_is_said(evaluate, tmp_path, capsys):
+    evaluate("fermi.model", "--compute_stress")
+    names = "MACE_energy, MACE_forces, MACE_potential, MACE_stress"
+    assert capsys.readouterr().out.splitlines() == [
+        f"4 frames with {names} written to {tmp_path}/out.xyz",
+        "no stress for the 2 frames whose cell has no volume",
+    ]
+
+
+def test_the_input_is_not_overwritten(evaluate, tmp_path):
+    with pytest.raises(InputError, match="is the file of --configs"):
+        evaluate("fermi.model", f"--output={tmp_path}/../{tmp_path.name}/in.xyz")
+
+
 def test_stress_and_contributions_are_written_on_demand(evaluate):
     out = evaluate("mace.model", "--compute_stress", "--return_contributions", "--info_prefix=x_")
     reference = small_models.mace()(small_models.batch(), compute_stress=True)

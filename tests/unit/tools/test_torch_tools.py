@@ -85,7 +85,7 @@ def test_devices(caplog, monkeypatch):
     with pytest.raises(InputError, match="unknown device 'tpu'"):
         init_device("tpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(InputError, match="device 'cuda' was asked for, .*use --device=cpu"):
+    with pytest.raises(InputError, match="device 'cuda' was asked for, .*use cpu"):
         init_device("cuda")
 
 

@@ -424,6 +424,15 @@ def test_report_6_a_restart_of_a_finished_run_with_more_epochs(tmp_path):
     assert epochs(fit(trainer), "opt")[::3] == [3, 4]
 
 
+def test_a_restart_of_a_finished_run_says_that_nothing_is_left(tmp_path, caplog):
+    fit(make_trainer(tmp_path, max_num_epochs=3))
+    trainer = make_trainer(tmp_path, max_num_epochs=3)
+    trainer.restart()
+    with caplog.at_level("INFO"):
+        assert epochs(fit(trainer), "opt") == []
+    assert "Nothing left to train: 3 epochs are done; a larger --max_num_epochs goes on" in lines(caplog)
+
+
 def test_a_restart_stays_in_stage_two_where_it_would_begin_later_now(tmp_path, caplog):
     fit(make_trainer(tmp_path / "parts", stages=StagePlan(start=2, lr=1e-4), max_num_epochs=3))
     # Where --start_swa is not given, it is a part of the number of epochs.

@@ -6,12 +6,16 @@ E3NN_PIN="e3nn==0.5.9"      # the version in which saving a live model fails wit
 
 fail() { echo "error: $*" >&2; exit 1; }
 
-# make_environment DIR EXTRA: cp-mace[EXTRA], editable, with the pins; a finished environment is used again.
+# make_environment DIR EXTRA: cp-mace[EXTRA], editable, with the pins; a finished environment is used again,
+# and one with an extra also where none is asked for.
 make_environment() {
-    local dir=$1 extra=$2 python=${PYTHON:-python3} stamp
+    local dir=$1 extra=$2 python=${PYTHON:-python3} stamp pins sources
     "$python" -c 'import sys; sys.exit(sys.version_info < (3, 10))' || fail "$python is older than Python 3.10: set PYTHON"
-    stamp="$TORCH_PIN $E3NN_PIN $extra $(cksum < setup.cfg)"
-    [ "$(cat "$dir/.complete" 2>/dev/null)" = "$stamp" ] && return 0
+    pins="$TORCH_PIN $E3NN_PIN" sources=$(cksum < setup.cfg)
+    stamp="$pins $extra $sources"
+    case "$(cat "$dir/.complete" 2>/dev/null)" in
+        "$stamp" | "$pins "${extra:-*}" $sources") return 0 ;;
+    esac
     echo "Making the virtual environment $dir ($TORCH_PIN, $E3NN_PIN) ..."
     [ -x "$dir/bin/python" ] || "$python" -m venv "$dir" || fail "python3 -m venv failed: on Debian/Ubuntu install python3-venv"
     "$dir/bin/python" -m pip install --quiet "$TORCH_PIN"

@@ -268,7 +268,7 @@ def _report_versions(recorded: dict[str, Any]) -> None:
         if name in recorded and recorded[name] != here[name]:
             warnings.warn(
                 f"the model was built with {name} {recorded[name]}, this is {here[name]}: "
-                "its coupling tensors are taken from the file",
+                "its coupling tensors are taken from the file, so its results stay as they were",
                 stacklevel=3,
             )
 

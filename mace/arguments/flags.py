@@ -78,13 +78,18 @@ class Flag:
             try:
                 value = self.kind(value)
             except (ValueError, argparse.ArgumentTypeError):
-                raise InputError(f"{where} is {value!r}: give a value as for {self.name}") from None
+                raise InputError(f"{where} is {value!r}: {self._wanted()}") from None
         elif self.kind is float and is_number(value):
             value = float(value)
         elif not (self.kind is str2bool and isinstance(value, bool)):
-            raise InputError(f"{where} is {value!r}: give a value as for {self.name}")
+            raise InputError(f"{where} is {value!r}: {self._wanted()}")
         self.check(value, where)
         return value
+
+    def _wanted(self) -> str:
+        if self.kind is float:
+            return "it must be a finite number"
+        return f"give a value as for {self.name}"
 
     def check(self, value: Any, where: str | None = None) -> None:
         """Raise ``InputError`` for a number out of range and for what is not built yet."""

@@ -47,6 +47,21 @@ _IDLE_FLAGS: tuple[tuple[tuple[str, ...], Callable[[Namespace], bool], str], ...
         lambda args: args.scheduler != "ExponentialLR",
         "it belongs to --scheduler=ExponentialLR",
     ),
+    (
+        ("beta1_schedulefree", "beta2_schedulefree"),
+        lambda args: args.optimizer != "schedulefree",
+        "it belongs to --optimizer=schedulefree",
+    ),
+    (
+        ("huber_delta",),
+        lambda args: args.loss not in ("huber", "universal"),
+        "it belongs to --loss=huber and --loss=universal",
+    ),
+    (
+        ("wandb_dir", "wandb_project", "wandb_entity", "wandb_name", "wandb_log_hypers"),
+        lambda args: not args.wandb,
+        "--wandb is not given",
+    ),
 )
 
 
@@ -61,6 +76,7 @@ def plan_training(args: Namespace) -> dict[str, Any]:
     model = _plan_model(args, messages)
     _warn_of_idle_flags(args, messages)
     _warn_of_idle_settings(args, data, messages)
+    _refuse_scales_without_scaling(args, data)
     loss = _plan_loss(args, model, messages)
     return dict(
         name=args.name,
@@ -139,11 +155,21 @@ def _warn_of_idle_settings(args: Namespace, data: DataPlan, messages: list[Messa
             idle["avg_num_neighbors"] = "it is measured unless --compute_avg_num_neighbors=False is given"
         if head.mean is not None and args.model != "ScaleShiftMACE":
             idle["mean"] = f"--model={args.model} has no shift, --model=ScaleShiftMACE has one"
+        if head.valid_file is not None and head.valid_fraction != DEFAULTS["valid_fraction"]:
+            idle["valid_fraction"] = "the validation set comes from a file"
         if head.keys.head != DEFAULTS["head_key"]:
             idle["head_key"] = "every frame belongs to the head whose file it is in"
         for setting, reason in idle.items():
             shown = f"--{setting}" if args.heads is None else f"{setting} of head {head.name!r}"
             messages.append((f"{shown} has no effect: {reason}", logging.WARNING))
+
+
+def _refuse_scales_without_scaling(args: Namespace, data: DataPlan) -> None:
+    for head in data.heads:
+        for setting in ("mean", "std"):
+            if args.scaling == "no_scaling" and getattr(head, setting) is not None:
+                shown = f"--{setting}" if args.heads is None else f"{setting} of head {head.name!r}"
+                raise InputError(f"{shown} contradicts --scaling=no_scaling: leave out one of them")
 
 
 def _plan_model(args: Namespace, messages: list[Message]) -> ModelPlan:

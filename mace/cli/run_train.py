@@ -16,7 +16,7 @@ import torch
 
 from mace.cli.launch import run_train as main
 from mace.tools.checkpoint import CheckpointHandler
-from mace.tools.datasets import load_heads
+from mace.tools.datasets import load_heads, record_splits
 from mace.tools.description import describe
 from mace.tools.distributed import Ranks, open_ranks
 from mace.tools.graphs import build_graphs
@@ -72,6 +72,7 @@ def run(args: Namespace) -> None:
         if plan.training.restart_latest:
             trainer.restart()
         announce_optimization(trainer, loaders, plan)
+        record_splits(heads, plan, ranks)
         trainer.fit(loaders.train, loaders.valid, loaders.train_sampler)
         save_stage(model, config, trainer, loaders, plan, ranks)
         logging.info("Done")

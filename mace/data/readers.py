@@ -67,6 +67,12 @@ class LabelledFile:
         for name in names:
             label = LABELS_BY_NAME[name]
             if not any(config.has(label, empty_potential_value) for config in self.configurations):
+                if any(config.has(label) for config in self.configurations):
+                    raise InputError(
+                        f"no structure of {self.path!r} has a label for {name}: every value of "
+                        f"{self.keys[name]!r} is {empty_potential_value}, which --empty_potential_value "
+                        "says is none"
+                    )
                 raise InputError(
                     f"no structure of {self.path!r} has a label for {name}: looked for {self.keys[name]!r} in"
                     f" {label.place} ({label.flag}), the file has {self.describe_found()}"

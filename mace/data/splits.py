@@ -39,7 +39,7 @@ def random_train_valid_split(
         seed: of the shuffle.
         work_dir: folder of the file.
         indices_file: the file, instead of ``<work_dir>/valid_indices_<seed>.txt``.
-        write: only one process of a run may write the file.
+        write: write the file, which only one process of a run may do.
 
     Returns:
         Training and validation items, both in shuffled order.
@@ -65,10 +65,16 @@ def random_train_valid_split(
     else:
         path = Path(work_dir) / f"valid_indices_{seed}.txt" if indices_file is None else Path(indices_file)
         if write:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text("".join(f"{index}\n" for index in valid), encoding="utf-8")
+            write_indices(path, valid)
         logging.info(f"{told} indices saved in: {path}")
     return [items[index] for index in indices[:train_size]], [items[index] for index in valid]
+
+
+def write_indices(path: str | Path, indices: Sequence[int]) -> None:
+    """Write the indices of validation items, one a line; fewer than ten are in the log and in no file."""
+    if len(indices) >= LISTED_INDICES:
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        Path(path).write_text("".join(f"{index}\n" for index in indices), encoding="utf-8")
 
 
 def test_config_types(test_configs: Sequence[Configuration]) -> list[tuple[str, Configurations]]:

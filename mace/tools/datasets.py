@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from mace.data.readers import (
     describe_labels,
     read_configurations,
 )
+from mace.data.splits import write_indices
 from mace.exceptions import InputError
 from mace.tools.data_checks import (
     check_elements,
@@ -41,6 +43,7 @@ class HeadData:
     isolated: Mapping[
         int, float
     ]  # energies of the IsolatedAtom entries of the training file, eV, by atomic number
+    held_back: Sequence[int] = ()  # which of the training file's structures validate, where it was split
 
     @property
     def name(self) -> str:
@@ -66,7 +69,7 @@ class HeadFiles:
 def load_heads(plan: TrainPlan, ranks: Ranks) -> list[HeadData]:
     """Read, check and split the data of all heads.
 
-    Every rank reads the files; rank 0 makes the random splits, writes their indices and tells the others.
+    Every rank reads the files; rank 0 makes the random splits and tells the others.
     The log counts the labels of each kind per file and head, masked Fermi levels too.
 
     Raises:
@@ -85,7 +88,7 @@ def _load_head(head: HeadPlan, plan: TrainPlan, ranks: Ranks) -> HeadData:
     files = ranks.everywhere(lambda: _read_files(head, plan))
     _require_same_data(files, ranks)
     _log_file("Training set", files.train, plan)
-    train, valid = _train_and_valid(files, plan, ranks)
+    train, valid, held_back = _train_and_valid(files, plan, ranks)
     tests = {} if files.test is None else dict(test_config_types(files.test.configurations))
     if files.test is not None:
         _log_tests(files.test, tests, plan)
@@ -97,7 +100,14 @@ def _load_head(head: HeadPlan, plan: TrainPlan, ranks: Ranks) -> HeadData:
     others = [*valid, *(files.test.configurations if files.test else ())]
     check_given_elements([*train, *others], head)
     check_elements(train, others, head)
-    return HeadData(plan=head, train=train, valid=valid, tests=tests, isolated=files.train.atomic_energies)
+    return HeadData(
+        plan=head,
+        train=train,
+        valid=valid,
+        tests=tests,
+        isolated=files.train.atomic_energies,
+        held_back=held_back,
+    )
 
 
 def _read_files(head: HeadPlan, plan: TrainPlan) -> HeadFiles:
@@ -155,12 +165,15 @@ def _digest(files: Sequence[LabelledFile | None]) -> str:
 
 def _train_and_valid(
     files: HeadFiles, plan: TrainPlan, ranks: Ranks
-) -> tuple[list[Configuration], list[Configuration]]:
-    """The configurations to train on and those to validate with: from two files, or split at random."""
+) -> tuple[list[Configuration], list[Configuration], Sequence[int]]:
+    """The configurations to train on and those to validate with: from two files, or split at random.
+
+    Third, the indices of those that were split off.
+    """
     configurations = files.train.configurations
     if files.valid is not None:
         _log_file("Validation set", files.valid, plan)
-        return configurations, files.valid.configurations
+        return configurations, files.valid.configurations, ()
     train, valid = ranks.from_main(lambda: _split(len(configurations), files.plan, plan))
     held_back = [configurations[index] for index in valid]
     logging.info(
@@ -168,19 +181,38 @@ def _train_and_valid(
         "energy, "
         f"{count_force_components(held_back)} forces]"
     )
-    return [configurations[index] for index in train], held_back
+    return [configurations[index] for index in train], held_back, valid
 
 
 def _split(num_configurations: int, head: HeadPlan, plan: TrainPlan) -> tuple[list[int], list[int]]:
     """Indices to train on and to validate with; with several heads each has its own file of indices."""
+    return random_train_valid_split(
+        range(num_configurations),
+        head.valid_fraction,
+        plan.seed,
+        plan.paths.work_dir,
+        indices_file=_indices_file(head, plan),
+        write=False,
+    )
+
+
+def _indices_file(head: HeadPlan, plan: TrainPlan) -> Path:
+    return plan.paths.valid_indices_file(plan.data.indices_name(head))
+
+
+def record_splits(heads: Sequence[HeadData], plan: TrainPlan, ranks: Ranks) -> None:
+    """Let rank 0 write the indices of the validation sets that were split off.
+
+    Called when everything else has been checked: a run that is refused leaves the file of an earlier one.
+    Raises InputError on all ranks if that cannot be done.
+    """
+    ranks.from_main(lambda: _write_splits(heads, plan))
+
+
+def _write_splits(heads: Sequence[HeadData], plan: TrainPlan) -> None:
     try:
-        return random_train_valid_split(
-            range(num_configurations),
-            head.valid_fraction,
-            plan.seed,
-            plan.paths.work_dir,
-            indices_file=plan.paths.valid_indices_file(plan.data.indices_name(head)),
-        )
+        for head in heads:
+            write_indices(_indices_file(head.plan, plan), head.held_back)
     except OSError as error:
         raise InputError(
             f"the indices of the validation set cannot be written to '{error.filename}': {error.strerror}"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.distributed.constants import default_pg_timeout
 
 from mace.exceptions import InputError
 from mace.tools.torch_tools import available_device, frozen
@@ -29,6 +31,7 @@ T = TypeVar("T")
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 # Environment variables that hold the rank of a process, readable before anything else is known.
 _RANK_VARIABLES = ("RANK",)
+_STORE_PATIENCE = 30.0  # seconds within which the store of process 0 answers, once something listens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,17 +284,68 @@ def _join_group(ranks: Ranks, launch: Launch) -> None:
         InputError: the processes cannot find each other, for example because the port is in use.
     """
     try:
+        if ranks.rank != 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+            _require_store(launch)
         dist.init_process_group(ranks.backend, rank=ranks.rank, world_size=ranks.world_size)
     except (dist.DistNetworkError, dist.DistStoreError) as error:
         if "EADDRINUSE" in str(error):
-            raise InputError(
-                f"port {launch.port} on {launch.address} is in use by another program: choose another one "
-                "with torchrun --master_port, or let torchrun --standalone find a free one"
-            ) from None
+            raise _port_in_use(launch) from None
         raise InputError(
             f"the {ranks.world_size} processes could not find each other at {launch.address}:{launch.port}: "
             f"{str(error).splitlines()[0]}"
         ) from None
+
+
+def _port_in_use(launch: Launch) -> InputError:
+    return InputError(
+        f"port {launch.port} on {launch.address} is in use by another program: choose another one with "
+        "torchrun --master_port, or let torchrun --standalone find a free one"
+    )
+
+
+def _require_store(launch: Launch) -> None:
+    """Wait for the store of process 0, where no agent of torchrun has one.
+
+    If another program has taken the port, process 0 cannot serve there and ends. Torch would connect to that
+    program and wait for its answer without end, so a thread does, and is left behind.
+
+    Raises:
+        InputError: something listens, and does not answer as a store in time.
+        DistNetworkError: nobody listens within torch's time for it.
+    """
+    failures: list[Exception] = []
+    waiting = threading.Thread(target=_connect, args=(launch, failures), daemon=True)
+    waiting.start()
+    listened_since = None
+    while waiting.is_alive():
+        waiting.join(timeout=0.5)
+        if listened_since is None and _listens(launch):
+            listened_since = time.monotonic()
+        if listened_since is not None and time.monotonic() - listened_since > _STORE_PATIENCE:
+            raise _port_in_use(launch)
+    for failure in failures:
+        raise failure
+
+
+def _connect(launch: Launch, failures: list[Exception]) -> None:
+    try:
+        dist.TCPStore(
+            launch.address,
+            launch.port,
+            is_master=False,
+            wait_for_workers=False,
+            timeout=default_pg_timeout,
+        )
+    except (dist.DistNetworkError, dist.DistStoreError) as error:
+        failures.append(error)
+
+
+def _listens(launch: Launch) -> bool:
+    try:
+        with socket.create_connection((launch.address, launch.port), timeout=1.0):
+            return True
+    except OSError:
+        return False
 
 
 def _leave_group(ranks: Ranks, failed: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import platform
+from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -23,7 +24,8 @@ def open_run(plan: TrainPlan, ranks: Ranks) -> None:
 
     Raises ``InputError`` on every rank if a file cannot be written: better now than at the end.
     """
-    ranks.from_main(lambda: require_writable_files(plan.paths))
+    files = plan.paths.writes(stage_two=plan.stages is not None, indices_names=plan.data.indices_names)
+    ranks.from_main(lambda: require_writable_files(plan.paths, [path for _, path in files]))
     setup_logger(level=plan.log_level, tag=plan.tag, directory=plan.paths.log_dir, rank=ranks.rank)
     set_seeds(plan.seed)
     logging.info("===========VERIFYING SETTINGS===========")
@@ -34,17 +36,22 @@ def open_run(plan: TrainPlan, ranks: Ranks) -> None:
     logging.info(device_line(ranks.device))
     logging.info(launch_line(ranks))
     logging.info("This run writes:")
-    files = plan.paths.writes(stage_two=plan.stages is not None, indices_names=plan.data.indices_names)
     for description, path in files:
         logging.info("  %-26s %s", description, path)
 
 
-def require_writable_files(paths: PathPlan) -> None:
-    """Make the folders of the run and prove that its files can be written; ``InputError`` says why not."""
+def require_writable_files(paths: PathPlan, files: Iterable[Path]) -> None:
+    """Make the folders of the run and prove that ``files`` can be written; ``InputError`` says why not."""
     for folder in paths.folders():
         require_writable(folder)
     for file in paths.appended_files():
         require_appendable(file)
+    for file in files:
+        if file.is_dir():
+            raise InputError(
+                f"the run would write the file '{file}', which is a folder: remove or rename it, or choose "
+                "another --name"
+            )
 
 
 def require_appendable(file: Path) -> None:

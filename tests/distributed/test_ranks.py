@@ -104,19 +104,24 @@ def test_report_11_empty_parameters_take_no_part_in_the_exchange():
         assert other == one
 
 
-def test_a_port_in_use_is_an_input_error():
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_port_in_use_is_an_input_error(rank):
     with socket.socket() as listener:
         listener.bind(("localhost", free_port()))
         listener.listen()
         environment = dict(
             os.environ,
-            RANK="0",
-            LOCAL_RANK="0",
-            WORLD_SIZE="1",
+            RANK=str(rank),
+            LOCAL_RANK=str(rank),
+            WORLD_SIZE=str(rank + 1),
             MASTER_ADDR="localhost",
             MASTER_PORT=str(listener.getsockname()[1]),
         )
-        script = "from mace.tools.distributed import open_ranks\nwith open_ranks('cpu', True): pass"
+        script = (
+            "from mace.tools import distributed\n"
+            "distributed._STORE_PATIENCE = 2.0\n"
+            "with distributed.open_ranks('cpu', True): pass"
+        )
         done = subprocess.run(
             [sys.executable, "-c", script], env=environment, capture_output=True, text=True, timeout=60
         )

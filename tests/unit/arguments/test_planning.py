@@ -151,6 +151,8 @@ NEEDED = {
     "--ema_decay=0.9": "--ema",
     "--swa_lr=0.1": "--swa",
     "--lr_scheduler_gamma=0.9": "--scheduler=ExponentialLR",
+    "--beta1_schedulefree=0.8": "--optimizer=schedulefree",
+    "--huber_delta=0.5": "--loss=huber",
 }
 
 
@@ -161,6 +163,13 @@ def test_a_flag_without_effect_is_said(flag):
     assert messages(flag, NEEDED[flag]) == []
 
 
+def test_flags_that_other_flags_replace():
+    (said,) = messages("--wandb_project=x")
+    assert said == "--wandb_project has no effect: --wandb is not given"
+    (said,) = messages("--valid_fraction=0.3", "--valid_file=v.xyz")
+    assert said == "--valid_fraction has no effect: the validation set comes from a file"
+
+
 @pytest.mark.parametrize("flag", ["--lr_factor=0.5", "--scheduler_patience=5"])
 def test_flags_of_another_schedule(flag):
     (said,) = messages(flag, "--scheduler=ExponentialLR")
@@ -168,7 +177,13 @@ def test_flags_of_another_schedule(flag):
 
 
 def test_the_standard_deviation_has_an_effect_for_every_model():
-    assert messages("--std=2") == messages("--std=2", "--scaling=no_scaling") == []
+    assert messages("--std=2") == []
+
+
+@pytest.mark.parametrize("given", ["--std=2", "--mean=1"])
+def test_a_scale_contradicts_no_scaling(given):
+    message = f"{given.partition('=')[0]} contradicts --scaling=no_scaling"
+    assert message in refused("--model=ScaleShiftMACE", given, "--scaling=no_scaling")
 
 
 def test_settings_of_a_head_without_effect_name_the_head():
@@ -220,6 +235,7 @@ def test_a20_keys():
         (["--r_max=nan"], "--r_max is nan"),
         (["--valid_fraction=1"], "--valid_fraction is 1.0"),
         (["--valid_fraction=0"], "--valid_fraction is 0.0"),
+        (["--valid_fraction=nan"], "--valid_fraction is nan: it must be a finite number"),
         (["--batch_size=0"], "--batch_size is 0"),
         (["--valid_batch_size=-1"], "--valid_batch_size is -1"),
         (["--num_interactions=0"], "--num_interactions is 0"),

@@ -206,7 +206,7 @@ def test_the_sentinel_is_no_label(tmp_path):
     assert count_labels(loaded.configurations)["potential"] == 4
     assert count_labels(loaded.configurations, empty_potential_value=-10000.0)["potential"] == 0
     loaded.require(["potential"])
-    with pytest.raises(InputError, match="no structure of .* has a label for potential"):
+    with pytest.raises(InputError, match="every value of 'potential' is -10000.0, which --empty_potential"):
         loaded.require(["potential"], empty_potential_value=-10000.0)
 
 

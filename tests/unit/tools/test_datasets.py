@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mace.exceptions import InputError
-from mace.tools.datasets import load_heads
+from mace.tools.datasets import load_heads, record_splits
 from mace.tools.distributed import Ranks
 from tests.tiny_run import FERMI, make_plan, write_frames
 
@@ -93,6 +93,8 @@ def test_the_split_follows_the_seed_and_writes_its_indices(tmp_path, caplog):
     caplog.set_level(logging.INFO)
     plan = make_plan(tmp_path, valid_fraction=0.3, seed=7)
     (head,) = load_heads(plan, RANKS)
+    assert not list(tmp_path.glob("valid_indices*"))  # the run may still be refused
+    record_splits([head], plan, RANKS)
     order = list(range(40))
     np.random.default_rng(7).shuffle(order)
     assert [c.frame for c in head.train] == order[:28]
@@ -107,6 +109,7 @@ def test_the_split_follows_the_seed_and_writes_its_indices(tmp_path, caplog):
 def test_c12_every_head_has_its_own_file_of_validation_indices(tmp_path):
     plan = make_plan(tmp_path, **heads_flag(tmp_path, a=(30, {}), b=(40, {})), valid_fraction=0.5)
     heads = load_heads(plan, RANKS)
+    record_splits(heads, plan, RANKS)
     assert [head.name for head in heads] == ["a", "b"]
     counts = {path.name: len(path.read_text().split()) for path in tmp_path.glob("valid_indices*")}
     assert counts == {"valid_indices_a_1.txt": 15, "valid_indices_b_1.txt": 20}
@@ -150,5 +153,7 @@ def test_isolated_atoms_are_kept_on_request(tmp_path):
 
 def test_an_index_file_that_cannot_be_written_is_an_input_error(tmp_path):
     no_folder = write_frames(tmp_path / "train.xyz", 40)
+    plan = make_plan(tmp_path, valid_fraction=0.5, work_dir=no_folder)
+    heads = load_heads(plan, RANKS)
     with pytest.raises(InputError, match="indices of the validation set cannot be written"):
-        load_heads(make_plan(tmp_path, valid_fraction=0.5, work_dir=no_folder), RANKS)
+        record_splits(heads, plan, RANKS)

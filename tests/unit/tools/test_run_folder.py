@@ -14,7 +14,7 @@ def paths(tmp_path):
 
 
 def test_a_new_folder_is_made_and_no_file(paths):
-    require_writable_files(paths)
+    require_writable_files(paths, [])
     assert paths.results_dir.is_dir() and not paths.log_file.exists()
 
 
@@ -23,4 +23,11 @@ def test_a_folder_in_the_place_of_a_file_that_is_added_to(paths, which):
     path = getattr(paths, which)
     path.mkdir(parents=True)
     with pytest.raises(InputError, match=f"cannot add to the file '{path}' .Is a directory.: .*--name"):
-        require_writable_files(paths)
+        require_writable_files(paths, [])
+
+
+def test_a_folder_in_the_place_of_a_model(paths):
+    path = paths.compiled_file()
+    path.mkdir(parents=True)
+    with pytest.raises(InputError, match=f"would write the file '{path}', which is a folder: .*--name"):
+        require_writable_files(paths, [paths.model_file(), path])

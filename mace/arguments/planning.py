@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from mace.arguments.data_plan import DataPlan
+from mace.arguments.data_plan import DataPlan, HeadPlan
 from mace.arguments.flags import check_values
 from mace.arguments.heads import plan_heads
 from mace.arguments.irreps import scalar_irreps
@@ -160,16 +160,22 @@ def _warn_of_idle_settings(args: Namespace, data: DataPlan, messages: list[Messa
         if head.keys.head != DEFAULTS["head_key"]:
             idle["head_key"] = "every frame belongs to the head whose file it is in"
         for setting, reason in idle.items():
-            shown = f"--{setting}" if args.heads is None else f"{setting} of head {head.name!r}"
-            messages.append((f"{shown} has no effect: {reason}", logging.WARNING))
+            text = f"{_shown(setting, head, args)} has no effect: {reason}"
+            messages.append((text, logging.WARNING))
+
+
+def _shown(setting: str, head: HeadPlan, args: Namespace) -> str:
+    """A setting of a head as the user gave it: as a flag, or inside the head."""
+    return f"--{setting}" if args.heads is None else f"{setting} of head {head.name!r}"
 
 
 def _refuse_scales_without_scaling(args: Namespace, data: DataPlan) -> None:
     for head in data.heads:
         for setting in ("mean", "std"):
             if args.scaling == "no_scaling" and getattr(head, setting) is not None:
-                shown = f"--{setting}" if args.heads is None else f"{setting} of head {head.name!r}"
-                raise InputError(f"{shown} contradicts --scaling=no_scaling: leave out one of them")
+                raise InputError(
+                    f"{_shown(setting, head, args)} contradicts --scaling=no_scaling: leave out one of them"
+                )
 
 
 def _plan_model(args: Namespace, messages: list[Message]) -> ModelPlan:

@@ -76,7 +76,7 @@ def plan_training(args: Namespace) -> dict[str, Any]:
     model = _plan_model(args, messages)
     _warn_of_idle_flags(args, messages)
     _warn_of_idle_settings(args, data, messages)
-    _refuse_scales_without_scaling(args, data)
+    _refuse_scale_without_scaling(args, data)
     loss = _plan_loss(args, model, messages)
     return dict(
         name=args.name,
@@ -169,13 +169,13 @@ def _shown(setting: str, head: HeadPlan, args: Namespace) -> str:
     return f"--{setting}" if args.heads is None else f"{setting} of head {head.name!r}"
 
 
-def _refuse_scales_without_scaling(args: Namespace, data: DataPlan) -> None:
+def _refuse_scale_without_scaling(args: Namespace, data: DataPlan) -> None:
     for head in data.heads:
-        for setting in ("mean", "std"):
-            if args.scaling == "no_scaling" and getattr(head, setting) is not None:
-                raise InputError(
-                    f"{_shown(setting, head, args)} contradicts --scaling=no_scaling: leave out one of them"
-                )
+        if args.scaling == "no_scaling" and head.std is not None:
+            shown = _shown("std", head, args)
+            raise InputError(
+                f"{shown} contradicts --scaling=no_scaling, which is a scale of 1: leave one out"
+            )
 
 
 def _plan_model(args: Namespace, messages: list[Message]) -> ModelPlan:

@@ -119,8 +119,15 @@ def test_b18_no_scaling_is_scale_one_and_shift_zero(folder):
     assert measured.mean.tolist() == [0.0] and measured.std.tolist() == [1.0]
 
 
-@pytest.mark.parametrize("given", [{"mean": -0.25}, {"std": 0.75}, {"mean": -0.25, "std": 0.75}])
-@pytest.mark.parametrize("scaling", ["rms_forces_scaling", "no_scaling"])
+@pytest.mark.parametrize(
+    ("scaling", "given"),
+    [
+        ("rms_forces_scaling", {"mean": -0.25}),
+        ("rms_forces_scaling", {"std": 0.75}),
+        ("rms_forces_scaling", {"mean": -0.25, "std": 0.75}),
+        ("no_scaling", {"mean": -0.25}),
+    ],
+)
 def test_d17_a_given_mean_or_std_is_respected_alone(folder, given, scaling):
     measured = statistics(make_plan(folder, scaling=scaling, **given))
     free = statistics(make_plan(folder, scaling=scaling))

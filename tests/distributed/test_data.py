@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from mace.exceptions import InputError
-from mace.tools.datasets import load_heads
+from mace.tools.datasets import load_heads, record_splits
 from mace.tools.graphs import build_graphs
 from mace.tools.loaders import build_loaders
 from mace.tools.statistics import measure
@@ -21,6 +21,7 @@ def prepare(ranks, plan):
     graphs = build_graphs(heads, plan, ranks)
     statistics = measure(heads, graphs, plan, ranks)
     loaders = build_loaders(graphs, plan, ranks)
+    record_splits(heads, plan, ranks)
     numbers = [statistics.atomic_energies, statistics.mean, statistics.std]
     scalars = [statistics.avg_num_neighbors, statistics.mean_electron, statistics.mean_potential]
     return {

@@ -575,6 +575,8 @@ def test_signals_at_any_moment_leave_one_tree_or_the_other(toy, stop):
             stdout=-3,
             stderr=-3,
             start_new_session=True,
+            # A shell's background jobs, these tests perhaps, inherit it ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         time.sleep(rnd.uniform(0.0, 0.25))
         process.send_signal(stop)

@@ -141,9 +141,17 @@ def table(results: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--ours", required=True, help="python of an environment with this package's dependencies"
+        "--ours",
+        type=os.path.abspath,  # the workers start in another folder
+        required=True,
+        help="python of an environment with this package's dependencies",
     )
-    parser.add_argument("--peer", required=True, help="python of an environment with mace-torch 0.3.16")
+    parser.add_argument(
+        "--peer",
+        type=os.path.abspath,
+        required=True,
+        help="python of an environment with mace-torch 0.3.16",
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repetitions", type=int, default=5, help="timed repetitions in each process")
     parser.add_argument("--threads", type=int, default=2)

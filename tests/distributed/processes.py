@@ -60,7 +60,7 @@ def _one_rank(rank: int, world_size: int, port: int, answers: Any, work: Callabl
     try:
         with open_ranks("cpu", distributed=False) as ranks:
             answer = work(ranks, *arguments)
-    except Exception:  # whatever it is: the parent process shows it, instead of waiting for an answer
+    except Exception:  # nothing is hidden at this end of the process: the text is the answer, see run_ranks
         answer = traceback.format_exc()
     answers.put((rank, answer))
 

@@ -9,7 +9,7 @@ import torch
 
 from mace.modules import ScaleShiftMACE
 from mace.modules.blocks import RealAgnosticInteractionBlock, RealAgnosticResidualInteractionBlock
-from mace.tools.model_building import build_model, log_model, model_class_and_config
+from mace.tools.model_building import READOUT_GAIN, build_model, log_model, model_class_and_config
 from mace.tools.statistics import Statistics
 from mace.tools.utils import AtomicNumberTable
 from tests.tiny_run import FERMI, make_plan, write_frames
@@ -82,6 +82,18 @@ def test_a_fermi_model_has_electron_input_potential_output_and_the_means(models)
     model = models["FermiMACE"]
     assert model.electron_input and model.potential_output
     assert (model.mean_electron.item(), model.mean_potential.item()) == (0.125, -3.5)
+
+
+def test_the_fermi_readout_starts_at_the_mean_and_sees_its_input(folder):
+    cls, config = config_of(folder, **FERMI)
+    torch.manual_seed(0)
+    usual = cls(**config).double()
+    torch.manual_seed(0)
+    layers = build_model(cls, config, "float32").double().potential_output_layer
+    inputs = torch.randn(5, layers[0].in_features, dtype=torch.float64)
+    assert layers(inputs).squeeze(-1).tolist() == [-3.5] * 5
+    torch.testing.assert_close(layers[0].weight, READOUT_GAIN * usual.potential_output_layer[0].weight)
+    assert all(parameter.requires_grad for parameter in layers.parameters())
 
 
 def test_a_plain_model_has_neither(folder):

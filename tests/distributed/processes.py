@@ -60,8 +60,9 @@ def _one_rank(rank: int, world_size: int, port: int, answers: Any, work: Callabl
     try:
         with open_ranks("cpu", distributed=False) as ranks:
             answer = work(ranks, *arguments)
-    except Exception:  # nothing is hidden at this end of the process: the text is the answer, see run_ranks
-        answer = traceback.format_exc()
+    except Exception:
+        answers.put((rank, traceback.format_exc()))  # the parent shows it instead of waiting
+        raise
     answers.put((rank, answer))
 
 

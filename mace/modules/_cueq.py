@@ -29,6 +29,16 @@ def _irreps(irreps: o3.Irreps) -> cue.Irreps:
     return cue.Irreps(O3_e3nn, str(irreps))
 
 
+def _widened(operands: Any) -> Any:
+    """The same operands, with what torch.autocast made bfloat16 in float32."""
+    if isinstance(operands, list):
+        return [_widened(operand) for operand in operands]
+    if isinstance(operands, dict):
+        return {name: _widened(operand) for name, operand in operands.items()}
+    is_half = isinstance(operands, torch.Tensor) and operands.dtype == torch.bfloat16
+    return operands.float() if is_half else operands
+
+
 class _Kernel(torch.nn.Module):
     """An operation of cuEquivariance; its constants are no state and stay float64."""
 
@@ -42,8 +52,12 @@ class _Kernel(torch.nn.Module):
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> _Kernel:
         return super()._apply(lambda tensor: tensor.to(fn(tensor).device), recurse)
 
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.operation(*args, **kwargs)
+    def forward(self, x: torch.Tensor | list[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        device_type = (x if isinstance(x, torch.Tensor) else x[0]).device.type
+        if not torch.is_autocast_enabled(device_type):
+            return self.operation(x, *args, **kwargs)
+        with torch.autocast(device_type, enabled=False):  # the operations want operands of one dtype
+            return self.operation(*_widened([x, *args]), **_widened(kwargs))
 
 
 class CueqLinear(o3.Linear):

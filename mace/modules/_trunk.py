@@ -101,7 +101,8 @@ def of_head(readout: Tensor, node_heads: Tensor) -> Tensor:
 
 
 def mean_of_atoms(x: Tensor, graph: Graph) -> Tensor:
-    """Mean over the atoms of each graph, [n_atoms, m] -> [n_graphs, m]."""
+    """Mean over the atoms of each graph, [n_atoms, m] -> [n_graphs, m], in the precision of the positions."""
+    x = x.to(graph.positions.dtype)  # torch.autocast may have made it bfloat16, which must not add up atoms
     return scatter_sum(x, graph.batch, 0, None, graph.num_graphs) / graph.sizes.unsqueeze(-1)
 
 

@@ -147,7 +147,8 @@ class AtomicEnergiesBlock(StateAdapter):
 
     def forward(self, x: Tensor) -> Tensor:
         """One-hot elements [n_atoms, n_elements] -> energies [n_atoms, n_heads]."""
-        return torch.matmul(x, torch.atleast_2d(self.atomic_energies).T)
+        # no matrix product: torch.autocast would round hundreds of eV to three digits
+        return (x.unsqueeze(1) * torch.atleast_2d(self.atomic_energies)).sum(-1)
 
     def __repr__(self) -> str:
         rows = torch.atleast_2d(self.atomic_energies).tolist()

@@ -323,7 +323,8 @@ class ScaleShiftMACE(MACE):
         if not (self.potential_output and compute_potential):
             return output
         if self.use_global_state:
-            output["potential"] = self.potential_output_layer(evaluation.state).squeeze(-1)
+            state = evaluation.state.to(evaluation.graph.positions.dtype)
+            output["potential"] = self.potential_output_layer(state).squeeze(-1)
             return output
         first, last = evaluation.node_feats[0], evaluation.node_feats[-1]
         scalars = torch.cat([first[:, : self.num_channels], last[:, : self.num_channels]], dim=-1)
@@ -380,6 +381,11 @@ class ScaleShiftMACE(MACE):
         )
         output = evaluation.output
         output["interaction_energy"] = evaluation.energies.interaction
-        for name, value in self.fermi_outputs(evaluation, compute_potential).items():
+        if torch.jit.is_scripting():
+            fermi = self.fermi_outputs(evaluation, compute_potential)
+        else:  # a Fermi level of -10 V is rounded to 0.06 V in bfloat16, so torch.autocast ends here
+            with torch.autocast(output["energy"].device.type, enabled=False):
+                fermi = self.fermi_outputs(evaluation, compute_potential)
+        for name, value in fermi.items():
             output[name] = value
         return output

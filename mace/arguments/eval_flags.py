@@ -7,8 +7,7 @@ import argparse
 from mace.arguments.flags import ON, REQUIRED, Flag, FlagGroup, check_values
 from mace.arguments.limits import AT_LEAST_ONE
 from mace.arguments.parsing import str2bool
-
-_DESCRIPTORS = "descriptors from the command line"
+from mace.exceptions import InputError
 
 EVAL = (
     FlagGroup(
@@ -31,31 +30,29 @@ EVAL = (
             Flag("--info_prefix", str, "MACE_", "put before the names of what is written"),
             Flag("--head", str, None, "head to evaluate"),
             Flag("--electron_key", str, "electron", "info key of the number of electrons"),
-            Flag("--enable_cueq", ON, False, "use cuequivariance kernels", later="faster evaluation"),
+            Flag("--enable_cueq", ON, False, "evaluate with cuequivariance"),
             Flag("--compute_bec", ON, False, "Born effective charges", later="MACELES"),
-            Flag("--return_descriptors", ON, False, "also write descriptors", later=_DESCRIPTORS),
-            Flag("--descriptor_num_layers", int, -1, "their layers", later=_DESCRIPTORS),
+            Flag("--return_descriptors", ON, False, "also write the features of the atoms"),
+            Flag("--descriptor_num_layers", int, -1, "of how many layers, from the first; -1: of all"),
             Flag(
                 "--descriptor_aggregation_method",
                 str,
                 None,
-                "how they are averaged",
+                "one descriptor a frame: the mean over its atoms, or over those of each element",
                 choices=("mean", "per_element_mean"),
-                later=_DESCRIPTORS,
             ),
-            Flag("--descriptor_invariants_only", str2bool, True, "invariants only", later=_DESCRIPTORS),
-            Flag(
-                "--return_node_energies",
-                ON,
-                False,
-                "also write energies of atoms",
-                later="atomic energies from the command line",
-            ),
+            Flag("--descriptor_invariants_only", str2bool, True, "the scalars of every layer only"),
+            Flag("--return_node_energies", ON, False, "also write the energies of the atoms, E0 included"),
         ),
     ),
 )
 
 
 def check_eval_args(args: argparse.Namespace) -> None:
-    """Raise ``InputError`` for values out of range and for what is not built yet."""
+    """Raise ``InputError`` for values out of range, contradictions and what is not built yet."""
     check_values(args, EVAL)
+    if args.return_descriptors:
+        return
+    for flag in EVAL[0].flags:
+        if flag.attribute.startswith("descriptor_") and getattr(args, flag.attribute) != flag.default:
+            raise InputError(f"{flag.name} has no effect without --return_descriptors: add it")

@@ -14,11 +14,11 @@ import torch
 from ase.calculators.calculator import Calculator, PropertyNotImplementedError, all_changes
 from ase.stress import full_3x3_to_voigt_6_stress
 
+from mace.calculators.descriptors import descriptors
 from mace.calculators.inputs import require_head
 from mace.calculators.models import Paths, accelerated, common_inputs, get_model_dtype, models_of
 from mace.data.labels import ELECTRON
 from mace.exceptions import InputError
-from mace.modules.utils import extract_invariant
 from mace.tools import AtomicNumberTable, init_device
 from mace.tools.torch_geometric import Batch
 
@@ -257,11 +257,12 @@ class MACECalculator(Calculator):
             num_layers: how many layers, counted from the first; all if -1.
         """
         batch = self._batch_of(atoms)
-        descriptors = [
-            _descriptors(model, self._clone_batch(batch), invariants_only, num_layers)
-            for model in self.models
+        outputs = [model(self._clone_batch(batch).to_dict(), compute_force=False) for model in self.models]
+        found = [
+            descriptors(model, output, invariants_only, num_layers)
+            for model, output in zip(self.models, outputs, strict=True)
         ]
-        return descriptors[0] if self.num_models == 1 else descriptors
+        return found[0] if self.num_models == 1 else found
 
     def _batch_of(self, atoms: ase.Atoms | None) -> Batch:
         atoms = self.atoms if atoms is None else atoms
@@ -314,18 +315,3 @@ def _reference_energies(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
     """E0 of every atom, (n,), in the models' unit."""
     energies = torch.atleast_2d(model.atomic_energies_fn.atomic_energies)
     return batch.node_attrs @ energies[batch.head[0]]
-
-
-def _descriptors(model: torch.nn.Module, batch: Batch, invariants_only: bool, num_layers: int) -> np.ndarray:
-    features = model(batch.to_dict(), compute_force=False)["node_feats"]
-    layers, channels = int(model.num_interactions), int(model.num_channels)
-    taken = layers if num_layers == -1 else num_layers
-    if not 1 <= taken <= layers:
-        raise InputError(f"num_layers is {num_layers}, the model has {layers} layers (-1 for all)")
-    # All layers but the last have full features, the last one scalars.
-    width = (features.shape[1] - channels) // (layers - 1) if layers > 1 else features.shape[1]
-    if invariants_only:
-        features = extract_invariant(features, taken, channels, round((width / channels) ** 0.5) - 1)
-    elif taken < layers:
-        features = features[:, : taken * width]
-    return features.detach().cpu().numpy()

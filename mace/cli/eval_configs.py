@@ -14,7 +14,9 @@ import torch
 
 from mace.arguments.eval_flags import check_eval_args
 from mace.arguments.parsers import build_eval_arg_parser
+from mace.calculators.descriptors import descriptors, mean_by_element
 from mace.calculators.inputs import ModelInputs, require_head
+from mace.calculators.models import accelerated
 from mace.cli.launch import eval_configs as main
 from mace.data.readers import read_frames
 from mace.exceptions import InputError
@@ -24,6 +26,15 @@ from mace.tools.loading import load_model
 from mace.tools.torch_geometric import Batch
 
 __all__ = ["main", "parse_args", "run"]
+
+# Outputs of a model and what they are called in the file, after the prefix.
+_OF_FRAMES = {
+    "energy": "energy",
+    "potential": "potential",
+    "stress": "stress",
+    "contributions": "BO_contributions",
+}
+_OF_ATOMS = {"forces": "forces", "node_energy": "node_energies", "descriptors": "descriptors"}
 
 
 def parse_args() -> Namespace:
@@ -37,7 +48,9 @@ def run(args: Namespace) -> None:
     ``atoms.info`` gets ``<info_prefix>energy`` (eV), ``potential`` (Fermi level, V) where the model has one,
     and on demand ``stress`` ((3, 3), eV/Angstrom^3; for frames whose cell has a volume) and
     ``BO_contributions`` (eV: E0, pair repulsion, layers); ``atoms.arrays`` gets ``<info_prefix>forces``
-    (eV/Angstrom). The output appears whole or not at all, and a line says what was written.
+    (eV/Angstrom) and on demand ``node_energies`` (eV, E0 included) and ``descriptors``, which go to
+    ``atoms.info`` when they are averaged. The output appears whole or not at all, and a line says what was
+    written.
 
     Raises:
         InputError: files, frames or a model that cannot be used.
@@ -46,6 +59,8 @@ def run(args: Namespace) -> None:
     _require_another_file(args)
     device = init_device(args.device)
     model = load_model(args.model, map_location=device, dtype=dtype_dict[args.default_dtype])
+    if args.enable_cueq:
+        model = accelerated(model, "MACE")
     for parameter in model.parameters():
         parameter.requires_grad_(False)
     if args.head is not None:
@@ -57,7 +72,7 @@ def run(args: Namespace) -> None:
             atoms.info["head"] = args.head
     for start in range(0, len(frames), args.batch_size):
         chunk = frames[start : start + args.batch_size]
-        _attach(chunk, _evaluated(model, chunk, start, args, device), args.info_prefix)
+        _attach(chunk, _evaluated(model, chunk, start, args, device), args)
     text = io.StringIO()
     ase.io.write(text, frames, format="extxyz")
     try:
@@ -96,26 +111,48 @@ def _evaluated(
     outputs = model(batch.to_dict(), compute_stress=args.compute_stress)
     if args.return_contributions and outputs.get("contributions") is None:
         raise InputError(f"--return_contributions: the model in {args.model!r} does not return them")
-    names = ["energy", "potential", "forces"] + ["stress"] * args.compute_stress
-    names += ["contributions"] * args.return_contributions
-    return {name: outputs[name].detach().cpu().numpy() for name in names if outputs.get(name) is not None}
-
-
-def _attach(frames: Sequence[ase.Atoms], labels: dict[str, np.ndarray], prefix: str) -> None:
-    """Put the outputs of a batch where the frames keep them."""
-    names = {
-        "energy": "energy",
-        "potential": "potential",
-        "stress": "stress",
-        "contributions": "BO_contributions",
+    wanted = {
+        "energy": True,
+        "potential": True,
+        "forces": True,
+        "stress": args.compute_stress,
+        "contributions": args.return_contributions,
+        "node_energy": args.return_node_energies,
     }
+    labels = {
+        name: outputs[name].detach().cpu().numpy()
+        for name in wanted
+        if wanted[name] and outputs.get(name) is not None
+    }
+    if args.return_descriptors:
+        labels["descriptors"] = descriptors(
+            model, outputs, args.descriptor_invariants_only, args.descriptor_num_layers
+        )
+    return labels
+
+
+def _attach(frames: Sequence[ase.Atoms], labels: dict[str, np.ndarray], args: Namespace) -> None:
+    """Put the outputs of a batch where the frames keep them."""
+    of_frames = {name: labels[name] for name in _OF_FRAMES if name in labels}
     ends = np.cumsum([len(atoms) for atoms in frames])[:-1]
-    for index, (atoms, forces) in enumerate(zip(frames, np.split(labels["forces"], ends), strict=True)):
-        atoms.arrays[prefix + "forces"] = forces
-        for name, written in names.items():
-            if name in labels and (name != "stress" or atoms.cell.rank == 3):
-                value = labels[name][index]
-                atoms.info[prefix + written] = value if value.ndim else value.item()
+    of_atoms = {name: np.split(labels[name], ends) for name in _OF_ATOMS if name in labels}
+    for index, atoms in enumerate(frames):
+        for name, values in of_frames.items():
+            if name != "stress" or atoms.cell.rank == 3:
+                value = values[index]
+                atoms.info[args.info_prefix + _OF_FRAMES[name]] = value if value.ndim else value.item()
+        for name, values in of_atoms.items():
+            atoms.arrays[args.info_prefix + _OF_ATOMS[name]] = values[index]
+        if args.descriptor_aggregation_method is not None:
+            _average_descriptors(atoms, args)
+
+
+def _average_descriptors(atoms: ase.Atoms, args: Namespace) -> None:
+    """One descriptor for the frame in place of one for each atom."""
+    name = args.info_prefix + _OF_ATOMS["descriptors"]
+    values = atoms.arrays.pop(name)
+    by_element = args.descriptor_aggregation_method == "per_element_mean"
+    atoms.info[name] = mean_by_element(values, atoms.numbers) if by_element else values.mean(axis=0)
 
 
 if __name__ == "__main__":

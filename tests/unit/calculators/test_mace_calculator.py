@@ -426,6 +426,13 @@ def test_descriptors_have_the_stated_shapes_and_the_invariants_are_invariant(fer
         calc.get_descriptors(atoms, num_layers=3)
 
 
+def test_descriptors_of_features_without_vectors():
+    model = small_models.mace(hidden_irreps="2x0e + 2x2e", max_ell=2)
+    atoms, calc = molecule(), MACECalculator(models=model)
+    full, invariant = calc.get_descriptors(atoms, invariants_only=False), calc.get_descriptors(atoms)
+    assert np.array_equal(invariant, full[:, [0, 1, 12, 13]])  # 2 scalars and 2 x 5 others, 2 scalars
+
+
 def test_without_a_structure_there_is_an_error(fermi):
     calc = MACECalculator(models=fermi)
     for method in (calc.get_hessian, calc.get_descriptors):

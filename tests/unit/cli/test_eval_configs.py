@@ -96,6 +96,57 @@ def test_stress_and_contributions_are_written_on_demand(evaluate):
         assert "x_potential" not in atoms.info
 
 
+@pytest.mark.parametrize("model", ["fermi.model", "fermi_compiled.model"])
+def test_energies_and_descriptors_of_atoms_are_written_on_demand(evaluate, model):
+    out = evaluate(model, "--return_node_energies", "--return_descriptors")
+    reference = small_models.fermi()(small_models.batch())
+    first, last = reference["node_feats"].detach().split([8, 2], dim=1)  # 2x0e + 2x1o, 2x0e
+    invariants = torch.cat([first[:, :2], last], dim=1)
+    atoms_of = [slice(0, 3), slice(3, 7)]
+    for index, atoms in enumerate(out):
+        rows = atoms_of[index % 2]
+        assert np.allclose(
+            atoms.arrays["MACE_node_energies"], reference["node_energy"].detach()[rows], atol=1e-7
+        )
+        assert np.allclose(atoms.arrays["MACE_descriptors"], invariants[rows], atol=1e-7)
+
+
+def test_descriptors_of_the_first_layer_with_all_components(evaluate):
+    flags = ["--return_descriptors", "--descriptor_num_layers=1", "--descriptor_invariants_only=False"]
+    features = small_models.mace()(small_models.batch())["node_feats"].detach()
+    assert np.allclose(
+        evaluate("mace.model", *flags)[1].arrays["MACE_descriptors"], features[3:7, :8], atol=1e-7
+    )
+
+
+def test_descriptors_are_averaged_on_demand(evaluate):
+    each = evaluate("mace.model", "--return_descriptors")
+    mean = evaluate("mace.model", "--return_descriptors", "--descriptor_aggregation_method=mean")
+    by_element = evaluate(
+        "mace.model", "--return_descriptors", "--descriptor_aggregation_method=per_element_mean"
+    )
+    for atoms, averaged, of_elements in zip(each, mean, by_element, strict=True):
+        values = atoms.arrays["MACE_descriptors"]
+        assert "MACE_descriptors" not in averaged.arrays
+        assert np.allclose(averaged.info["MACE_descriptors"], values.mean(axis=0), atol=1e-7)
+        assert of_elements.info["MACE_descriptors"].keys() == {"H", "O"}
+        for symbol, value in of_elements.info["MACE_descriptors"].items():
+            assert np.allclose(value, values[atoms.symbols == symbol].mean(axis=0), atol=1e-7)
+
+
+def test_a_setting_of_descriptors_alone_is_refused(evaluate):
+    with pytest.raises(
+        InputError, match="--descriptor_num_layers has no effect without --return_descriptors"
+    ):
+        evaluate("mace.model", "--descriptor_num_layers=1")
+
+
+def test_cuequivariance_gives_the_same(evaluate):
+    usual, accelerated = evaluate("fermi.model"), evaluate("fermi.model", "--enable_cueq")
+    for a, b in zip(usual, accelerated, strict=True):
+        assert np.allclose(a.arrays["MACE_forces"], b.arrays["MACE_forces"], atol=1e-7)
+
+
 def test_g5_the_model_is_cast_to_the_dtype(evaluate):
     double, single = evaluate("fermi.model"), evaluate("fermi.model", "--default_dtype=float32")
     for a, b in zip(double, single, strict=True):

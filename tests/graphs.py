@@ -21,6 +21,7 @@ class Structure:
     pbc: tuple[bool, bool, bool] = (False, False, False)
     head: int = 0
     electron: float | None = None
+    charges: np.ndarray | None = None
     volume_cell: np.ndarray | None = None  # the cell that the stress is divided by, if another one
 
 
@@ -74,4 +75,7 @@ def batch_of(
     data["head"] = torch.tensor([structure.head for structure in structures])
     if all(structure.electron is not None for structure in structures):
         data["electron"] = torch.tensor([structure.electron for structure in structures], dtype=dtype)
+    if all(structure.charges is not None for structure in structures):
+        charges = np.concatenate([structure.charges for structure in structures])
+        data["charges"] = torch.as_tensor(charges, dtype=dtype)
     return data

@@ -16,12 +16,13 @@ from tests.graphs import Structure, batch_of
 from tests.reference import case, cases, state_dict
 
 GOLDEN = json.loads((Path(__file__).parent / "data" / "golden.json").read_text(encoding="utf-8"))
-MODEL_CASES = [name for name in cases() if case(name)["config"]["class"] in ("MACE", "ScaleShiftMACE")]
+MODEL_CASES = cases()
 
 # What the constructors call the numeric choices of other versions, by the case that was made with them.
 CHOICES: dict[str, dict[str, Any]] = {
     "ssm_chebyshev": {"radial_type": "chebyshev_raw"},  # B13: polynomials of the distance in Angstrom
     "ssm_soft_legacy": {"distance_transform": "SoftLegacy"},  # the Soft transform before 0.3.10
+    "dip_atomic_mlp0e": {"upstream_readout": True},  # B10: the last readout gives nothing
     "m16_ssm_reduced_cg": {"use_reduced_cg": False},  # the U matrices come with the state dict
 }
 
@@ -46,6 +47,7 @@ def structures(name: str) -> list[Structure]:
             pbc=tuple(bool(periodic) for periodic in structure["pbc"]),
             head=int(structure["head"]),
             electron=float(structure["electron"]) if "electron" in structure else None,
+            charges=structure.get("charges"),
             volume_cell=structure["graph_cell"],
         )
         for structure in case(name)["structures"]

@@ -6,11 +6,15 @@ from collections.abc import Callable
 
 from mace.modules._architecture import gate_dict, interaction_classes
 from mace.modules.blocks import (
+    AgnosticNonlinearInteractionBlock,
+    AgnosticResidualNonlinearInteractionBlock,
     AtomicEnergiesBlock,
     EquivariantProductBasisBlock,
     InteractionBlock,
+    LinearDipoleReadoutBlock,
     LinearNodeEmbeddingBlock,
     LinearReadoutBlock,
+    NonLinearDipoleReadoutBlock,
     NonLinearReadoutBlock,
     RadialEmbeddingBlock,
     RealAgnosticAttResidualInteractionBlock,
@@ -18,7 +22,9 @@ from mace.modules.blocks import (
     RealAgnosticDensityResidualInteractionBlock,
     RealAgnosticInteractionBlock,
     RealAgnosticResidualInteractionBlock,
+    ResidualElementDependentInteractionBlock,
     ScaleShiftBlock,
+    TensorProductWeightsBlock,
 )
 from mace.modules.loss import (
     DipoleSingleLoss,
@@ -33,7 +39,14 @@ from mace.modules.loss import (
     WeightedForcesLoss,
     WeightedHuberEnergyForcesStressLoss,
 )
-from mace.modules.models import MACE, ScaleShiftMACE
+from mace.modules.models import (
+    MACE,
+    AtomicDipolesMACE,
+    BOTNet,
+    EnergyDipolesMACE,
+    ScaleShiftBOTNet,
+    ScaleShiftMACE,
+)
 from mace.modules.radial import BesselBasis, GaussianBasis, PolynomialCutoff, ZBLBasis
 from mace.modules.symmetric_contraction import SymmetricContraction
 from mace.modules.utils import (
@@ -53,17 +66,24 @@ scaling_classes: dict[str, Callable] = {
 
 __all__ = [
     "MACE",
+    "AgnosticNonlinearInteractionBlock",
+    "AgnosticResidualNonlinearInteractionBlock",
+    "AtomicDipolesMACE",
     "AtomicEnergiesBlock",
+    "BOTNet",
     "BesselBasis",
     "DipoleSingleLoss",
+    "EnergyDipolesMACE",
     "EquivariantProductBasisBlock",
     "FermiWeightedEnergyForcesLoss",
     "FermiWeightedEnergyForcesLossEvidential",
     "FermiWeightedEnergyForcesLossUncertainty",
     "GaussianBasis",
     "InteractionBlock",
+    "LinearDipoleReadoutBlock",
     "LinearNodeEmbeddingBlock",
     "LinearReadoutBlock",
+    "NonLinearDipoleReadoutBlock",
     "NonLinearReadoutBlock",
     "PolynomialCutoff",
     "RadialEmbeddingBlock",
@@ -72,9 +92,12 @@ __all__ = [
     "RealAgnosticDensityResidualInteractionBlock",
     "RealAgnosticInteractionBlock",
     "RealAgnosticResidualInteractionBlock",
+    "ResidualElementDependentInteractionBlock",
+    "ScaleShiftBOTNet",
     "ScaleShiftBlock",
     "ScaleShiftMACE",
     "SymmetricContraction",
+    "TensorProductWeightsBlock",
     "UniversalLoss",
     "WeightedEnergyForcesDipoleLoss",
     "WeightedEnergyForcesLoss",

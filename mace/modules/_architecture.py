@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -23,6 +23,9 @@ interaction_classes: dict[str, type[InteractionBlock]] = {
         blocks.RealAgnosticDensityInteractionBlock,
         blocks.RealAgnosticDensityResidualInteractionBlock,
         blocks.RealAgnosticAttResidualInteractionBlock,
+        blocks.ResidualElementDependentInteractionBlock,
+        blocks.AgnosticNonlinearInteractionBlock,
+        blocks.AgnosticResidualNonlinearInteractionBlock,
     )
 }
 
@@ -89,7 +92,12 @@ def _parsed(irreps: str | o3.Irreps, what: str) -> o3.Irreps:
 
 @dataclass(frozen=True, kw_only=True)
 class Architecture:
-    """Parsed arguments of the MACE family. Irreps carry natural parity (0e, 1o, 2e ...)."""
+    """Parsed arguments of the MACE family, and the blocks of a model's layers that follow from them.
+
+    Irreps carry natural parity (0e, 1o, 2e ...). Other families differ in some of the methods.
+    """
+
+    has_products: ClassVar[bool] = True  # features are many-body: a product block follows each interaction
 
     r_max: float
     num_bessel: int
@@ -103,18 +111,16 @@ class Architecture:
     MLP_irreps: o3.Irreps
     avg_num_neighbors: float
     atomic_numbers: tuple[int, ...]
-    correlation: tuple[int, ...]  # one per layer
     gate: Callable[[torch.Tensor], torch.Tensor] | None
-    distance_transform: str
-    radial_MLP: Sequence[int] | None  # noqa: N815 (public name)
-    radial_type: str
-    num_heads: int
     cueq_config: Any | None
+    correlation: tuple[int, ...]  # one per layer
+    distance_transform: str = "None"
+    radial_MLP: Sequence[int] | None = None  # noqa: N815 (public name)
+    radial_type: str = "bessel"
+    num_heads: int = 1
 
     @classmethod
-    def parse(
-        cls, *, correlation: int | Sequence[int], heads: Sequence[str], **arguments: Any
-    ) -> Architecture:
+    def parse(cls, *, correlation: int | Sequence[int] = 1, **arguments: Any) -> Architecture:
         """From the arguments of a model's constructor.
 
         Raises:
@@ -137,15 +143,23 @@ class Architecture:
         for name in ("hidden_irreps", "MLP_irreps"):
             arguments[name] = _parsed(arguments[name], name)
         arguments["atomic_numbers"] = tuple(int(z) for z in arguments["atomic_numbers"])
-        architecture = cls(correlation=tuple(orders), num_heads=len(heads), **arguments)
+        architecture = cls(correlation=tuple(orders), **arguments)
         architecture._check()
         return architecture
 
     def _check(self) -> None:
+        """All that constructors check, in the order in which it is reported."""
+        self._check_hidden()
+        self._check_blocks()
+        self._check_numbers()
+        self._check_readout()
+
+    def _check_hidden(self) -> None:
         hidden = self.hidden_irreps
         if len(hidden) == 0 or str(hidden[0].ir) != "0e":
             raise InputError(f"hidden_irreps '{hidden}' must start with scalars, like 32x0e + 32x1o")
-        uniform_multiplicity(hidden, "hidden_irreps")
+        if self.has_products:
+            uniform_multiplicity(hidden, "hidden_irreps")
         unreachable = [str(ir) for _, ir in hidden if ir.p != (-1) ** ir.l]
         if unreachable:
             raise InputError(
@@ -157,12 +171,27 @@ class Architecture:
                 f"max_ell {self.max_ell} is smaller than the largest degree {hidden.lmax} of "
                 f"hidden_irreps '{hidden}': raise max_ell to {hidden.lmax} or drop the higher irreps"
             )
+
+    def _check_blocks(self) -> None:
+        for name in ("interaction_cls_first", "interaction_cls"):
+            given = getattr(self, name)
+            if given.feeds_product != self.has_products:
+                known = interaction_classes.items()
+                fitting = [key for key, cls in known if cls.feeds_product == self.has_products]
+                raise InputError(
+                    f"{name} {given.__name__} is a block of {'MACE' if given.feeds_product else 'BOTNet'} "
+                    f"models only; choose one of {', '.join(fitting)}"
+                )
+
+    def _check_numbers(self) -> None:
         if not self.r_max > 0.0:
             raise InputError(f"r_max is {self.r_max}: the cutoff radius must be positive")
         if len(self.atomic_numbers) != self.num_elements:
             raise InputError(
                 f"num_elements is {self.num_elements}, but atomic_numbers has {len(self.atomic_numbers)}"
             )
+
+    def _check_readout(self) -> None:
         if any(ir.l > 0 for _, ir in self.MLP_irreps) or self.MLP_irreps.dim == 0:
             raise InputError(f"MLP_irreps '{self.MLP_irreps}' must be scalars, like 16x0e")
 
@@ -185,7 +214,7 @@ class Architecture:
 
     @property
     def num_channels(self) -> int:
-        """Multiplicity of every block of the features."""
+        """Multiplicity of the scalars, and of every other block of many-body features."""
         return self.hidden_irreps[0].mul
 
     @property
@@ -202,16 +231,24 @@ class Architecture:
         """All channels for every spherical harmonic."""
         return o3.Irreps([(self.num_channels, ir) for _, ir in self.edge_irreps])
 
+    @property
+    def last_irreps(self) -> o3.Irreps:
+        """Irreps that the last of several layers keeps: scalars."""
+        return self.scalars
+
+    def ends(self, layer: int) -> bool:
+        """Whether ``layer`` is the last of several: it may keep fewer irreps, its readout is not linear."""
+        return layer == self.num_interactions - 1 and self.num_interactions > 1
+
     def layer_irreps(self, layer: int) -> o3.Irreps:
-        """Irreps of the features after ``layer``: the last of several layers keeps scalars only."""
-        is_last = layer == self.num_interactions - 1
-        return self.scalars if is_last and self.num_interactions > 1 else self.hidden_irreps
+        """Irreps of the features after ``layer``."""
+        return self.last_irreps if self.ends(layer) else self.hidden_irreps
 
     def interaction(self, layer: int) -> InteractionBlock:
         cls = self.interaction_cls_first if layer == 0 else self.interaction_cls
         return cls(
             node_attrs_irreps=o3.Irreps([(self.num_elements, (0, 1))]),
-            node_feats_irreps=self.scalars if layer == 0 else self.hidden_irreps,
+            node_feats_irreps=self.scalars if layer == 0 else self.layer_irreps(layer - 1),
             edge_attrs_irreps=self.edge_irreps,
             edge_feats_irreps=o3.Irreps([(self.num_bessel, (0, 1))]),
             target_irreps=self.message_irreps,
@@ -232,12 +269,14 @@ class Architecture:
         )
 
     def readout(self, layer: int) -> torch.nn.Module:
-        """Linear, but non-linear after the last of several layers; one output per head."""
+        """One scalar per head."""
         irrep_out = o3.Irreps([(self.num_heads, (0, 1))])
-        if layer < self.num_interactions - 1 or self.num_interactions == 1:
-            return blocks.LinearReadoutBlock(self.hidden_irreps, irrep_out, cueq_config=self.cueq_config)
+        if not self.ends(layer):
+            return blocks.LinearReadoutBlock(
+                self.layer_irreps(layer), irrep_out, cueq_config=self.cueq_config
+            )
         return blocks.NonLinearReadoutBlock(
-            self.scalars,
+            self.layer_irreps(layer),
             (self.num_heads * self.MLP_irreps).simplify(),
             self.gate,
             irrep_out,

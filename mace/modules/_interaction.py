@@ -1,8 +1,10 @@
 """The message-passing step that all interaction blocks share, and the parts in which they differ.
 
 A block is `MessagePassing` plus one part per question: by what is the sum over neighbours divided
-(`AverageNorm`, `DensityNorm`), what bypasses the sum (`ElementMixing`, `ElementSkip`, `LinearSkip`), and
-what the radial network sees (`MessagePassing` itself: the edge; `AttendedEdges`: the edge and both ends).
+(`AverageNorm`, `DensityNorm`), what bypasses the sum (`ElementMixing`, `ElementSkip`, `LinearSkip`), what the
+radial weights depend on (`MessagePassing` itself: the edge; `AttendedEdges`: the edge and features of both
+ends; `SenderElement`: the edge and the element of its sender), and what is done with the sum: `ManyBody`
+prepares it for a product block, `TwoBody` makes it the layer's features.
 """
 
 from __future__ import annotations
@@ -12,10 +14,11 @@ from typing import Any
 
 import torch
 from e3nn import nn, o3
+from e3nn.util.jit import compile_mode
 from torch import Tensor
 
 from mace.modules._convolution import Convolution, group_edges
-from mace.modules.irreps_tools import reshape_irreps, tp_out_irreps_with_instructions
+from mace.modules.irreps_tools import linear_out_irreps, reshape_irreps, tp_out_irreps_with_instructions
 from mace.modules.wrapper_ops import FullyConnectedTensorProduct, Linear, TensorProduct
 from mace.tools.scatter import scatter_sum
 
@@ -29,7 +32,8 @@ class InteractionBlock(torch.nn.Module):
         edge_attrs_irreps: spherical harmonics of the edges.
         edge_feats_irreps: radial embedding of the edges.
         target_irreps: irreps of the messages.
-        hidden_irreps: irreps of the layer's features; what a self connection maps to.
+        hidden_irreps: irreps of the layer's features; what a self connection maps to. `TwoBody` blocks do
+            not need it: their features have the irreps of the message.
         avg_num_neighbors: sums over neighbours are divided by it (not part of the state dict).
         radial_MLP: hidden widths of the radial network, [64, 64, 64] if None.
         cueq_config: back end, see `wrapper_ops`.
@@ -38,6 +42,7 @@ class InteractionBlock(torch.nn.Module):
     self_connection_is_returned = (
         False  # True: forward returns one, and the first layer's product block adds it
     )
+    feeds_product = True  # False: forward returns the features of the layer
 
     def __init__(
         self,
@@ -79,11 +84,10 @@ class MessagePassing(InteractionBlock):
 
     def _setup(self) -> None:
         self._setup_convolution()
-        self.linear = Linear(self.conv_tp.irreps_out, self.target_irreps, cueq_config=self.cueq_config)
-        self.irreps_out = self.target_irreps
+        self.irreps_out = self._message_irreps()
+        self.linear = Linear(self.conv_tp.irreps_out, self.irreps_out, cueq_config=self.cueq_config)
         self._setup_skip()
         self._setup_norm()
-        self.reshape = reshape_irreps(self.irreps_out, cueq_config=self.cueq_config)
 
     def _setup_convolution(self) -> None:
         self.linear_up = Linear(self.node_feats_irreps, self.node_feats_irreps, cueq_config=self.cueq_config)
@@ -105,30 +109,60 @@ class MessagePassing(InteractionBlock):
     def _setup_radial(self) -> None:
         self.conv_tp_weights = self._radial_network(self.edge_feats_irreps.num_irreps, self.radial_MLP)
 
+    def _message_irreps(self) -> o3.Irreps:
+        """Irreps of the message."""
+        raise NotImplementedError
+
+    def _connection_irreps(self) -> o3.Irreps:
+        """Irreps that a self connection maps to."""
+        raise NotImplementedError
+
     def _setup_norm(self) -> None:
         pass
 
     def _setup_skip(self) -> None:
         pass
 
-    def radial_weights(self, node_feats: Tensor, edge_feats: Tensor, edge_index: Tensor) -> Tensor:
+    def radial_weights(
+        self, node_attrs: Tensor, node_feats: Tensor, edge_feats: Tensor, edge_index: Tensor
+    ) -> Tensor:
         """Weights of the tensor product, [n_edges, conv_tp.weight_numel]."""
         return self.conv_tp_weights(edge_feats)
 
     def messages(
-        self, node_feats: Tensor, edge_attrs: Tensor, edge_feats: Tensor, edge_index: Tensor
+        self,
+        node_attrs: Tensor,
+        node_feats: Tensor,
+        edge_attrs: Tensor,
+        edge_feats: Tensor,
+        edge_index: Tensor,
     ) -> Tensor:
-        """Normalised sums over neighbours, [n_atoms, target_irreps.dim]."""
+        """Normalised sums over neighbours, [n_atoms, irreps_out.dim]; arguments as `ManyBody.forward`."""
         upped = self.linear_up(node_feats)
         if self.sums_edges:
             groups = group_edges(edge_index[1], node_feats.shape[0], edge_feats)
-            weights = self.radial_weights(node_feats, edge_feats[groups.edges], edge_index[:, groups.edges])
+            at_places, ends = edge_feats[groups.edges], edge_index[:, groups.edges]
+            weights = self.radial_weights(node_attrs, node_feats, at_places, ends)
             summed = self.conv_tp.summed(upped, edge_attrs, weights, edge_index[0], groups)
         else:
-            weights = self.radial_weights(node_feats, edge_feats, edge_index)
+            weights = self.radial_weights(node_attrs, node_feats, edge_feats, edge_index)
             on_edges = self.conv_tp(upped[edge_index[0]], edge_attrs, weights)
             summed = scatter_sum(on_edges, edge_index[1], 0, None, node_feats.shape[0])
         return self.normalised(self.linear(summed), edge_feats, edge_index)
+
+
+class ManyBody(MessagePassing):
+    """The message has all channels for every harmonic, one beside the other: what a product block takes."""
+
+    def _setup(self) -> None:
+        super()._setup()
+        self.reshape = reshape_irreps(self.irreps_out, cueq_config=self.cueq_config)
+
+    def _message_irreps(self) -> o3.Irreps:
+        return self.target_irreps
+
+    def _connection_irreps(self) -> o3.Irreps:
+        return self.hidden_irreps
 
     def forward(
         self,
@@ -150,8 +184,35 @@ class MessagePassing(InteractionBlock):
         Returns:
             messages [n_atoms, channels, sum (2l+1)]; self connection [n_atoms, hidden_irreps.dim] or None.
         """
-        message = self.messages(node_feats, edge_attrs, edge_feats, edge_index)
+        message = self.messages(node_attrs, node_feats, edge_attrs, edge_feats, edge_index)
         return self.reshape(self.mixed(message, node_attrs)), self.self_connection(node_feats, node_attrs)
+
+
+class TwoBody(MessagePassing):
+    """The message and the self connection are the features of the layer; there is no product block."""
+
+    feeds_product = False
+
+    def _message_irreps(self) -> o3.Irreps:
+        """What of the target irreps the tensor product reaches, sorted as its output is."""
+        return linear_out_irreps(self.conv_tp.irreps_out.simplify(), self.target_irreps)
+
+    def _connection_irreps(self) -> o3.Irreps:
+        return self.irreps_out
+
+    def forward(
+        self,
+        node_attrs: Tensor,
+        node_feats: Tensor,
+        edge_attrs: Tensor,
+        edge_feats: Tensor,
+        edge_index: Tensor,
+    ) -> Tensor:
+        """Features of the layer, [n_atoms, irreps_out.dim]; arguments as `ManyBody.forward`."""
+        message = self.messages(node_attrs, node_feats, edge_attrs, edge_feats, edge_index)
+        message = self.mixed(message, node_attrs)
+        connection = self.self_connection(node_feats, node_attrs)
+        return message if connection is None else message + connection
 
 
 class AverageNorm(MessagePassing):
@@ -197,7 +258,10 @@ class ElementSkip(MessagePassing):
 
     def _setup_skip(self) -> None:
         self.skip_tp = FullyConnectedTensorProduct(
-            self.node_feats_irreps, self.node_attrs_irreps, self.hidden_irreps, cueq_config=self.cueq_config
+            self.node_feats_irreps,
+            self.node_attrs_irreps,
+            self._connection_irreps(),
+            cueq_config=self.cueq_config,
         )
 
     def mixed(self, message: Tensor, node_attrs: Tensor) -> Tensor:
@@ -213,7 +277,9 @@ class LinearSkip(MessagePassing):
     self_connection_is_returned = True
 
     def _setup_skip(self) -> None:
-        self.skip_linear = Linear(self.node_feats_irreps, self.hidden_irreps, cueq_config=self.cueq_config)
+        self.skip_linear = Linear(
+            self.node_feats_irreps, self._connection_irreps(), cueq_config=self.cueq_config
+        )
 
     def mixed(self, message: Tensor, node_attrs: Tensor) -> Tensor:
         return message
@@ -233,6 +299,47 @@ class AttendedEdges(MessagePassing):
         num_inputs = self.edge_feats_irreps.num_irreps + 2 * self.num_attended
         self.conv_tp_weights = self._radial_network(num_inputs, [256, 256, 256])
 
-    def radial_weights(self, node_feats: Tensor, edge_feats: Tensor, edge_index: Tensor) -> Tensor:
+    def radial_weights(
+        self, node_attrs: Tensor, node_feats: Tensor, edge_feats: Tensor, edge_index: Tensor
+    ) -> Tensor:
         ends = self.linear_down(node_feats)
         return self.conv_tp_weights(torch.cat([edge_feats, ends[edge_index[0]], ends[edge_index[1]]], dim=-1))
+
+
+@compile_mode("script")
+class TensorProductWeightsBlock(torch.nn.Module):
+    """Radial weights that are linear in the features of the edge, with own coefficients for every element.
+
+    State: weights [num_elements, num_edge_feats, num_feats_out].
+    """
+
+    def __init__(self, num_elements: int, num_edge_feats: int, num_feats_out: int) -> None:
+        super().__init__()
+        self.weights = torch.nn.Parameter(torch.empty(num_elements, num_edge_feats, num_feats_out))
+        torch.nn.init.xavier_uniform_(self.weights)
+
+    def forward(self, sender_or_receiver_node_attrs: Tensor, edge_feats: Tensor) -> Tensor:
+        """One-hot elements [n_edges, num_elements], features [n_edges, num_edge_feats] -> weights.
+
+        Returns:
+            [n_edges, num_feats_out]
+        """
+        by_element = torch.einsum("ez,ef->ezf", sender_or_receiver_node_attrs, edge_feats)
+        return by_element.flatten(1) @ self.weights.flatten(0, 1)
+
+    def __repr__(self) -> str:
+        return f"{self.__class__.__name__}(shape={tuple(self.weights.shape)}, weights={self.weights.numel()})"
+
+
+class SenderElement(MessagePassing):
+    """The weights are linear in the radial features, with own coefficients for the element of the sender."""
+
+    def _setup_radial(self) -> None:
+        self.conv_tp_weights = TensorProductWeightsBlock(
+            self.node_attrs_irreps.num_irreps, self.edge_feats_irreps.num_irreps, self.conv_tp.weight_numel
+        )
+
+    def radial_weights(
+        self, node_attrs: Tensor, node_feats: Tensor, edge_feats: Tensor, edge_index: Tensor
+    ) -> Tensor:
+        return self.conv_tp_weights(node_attrs[edge_index[0]], edge_feats)

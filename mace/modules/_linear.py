@@ -108,6 +108,8 @@ class _BlockwiseMap(torch.nn.Module):
                 outputs.append(multiplicity_first(total, mul, dim))
             else:
                 outputs.append(total.expand(features.shape[0], mul * dim))
+        if len(outputs) == 0:  # there are no output irreps
+            return torch.zeros([features.shape[0], 0], dtype=features.dtype, device=features.device)
         return torch.cat(outputs, dim=1)
 
     def multiplied(self, rows: Tensor, matrices: Tensor, counts: list[int]) -> Tensor:

@@ -1,12 +1,13 @@
 """The forward pass that all models share: graph, layers, energies, derivatives.
 
-A model is a `Trunk` that says how the parts of the energy are combined (`combine`) and what its atoms
-look like at first (`embedding_input`). Everything here is plain typed methods, because models are
-compiled to TorchScript.
+A model is a `Trunk` with parts that plug in: how features go from layer to layer (`ManyBodyLayers`, or the
+two-body layers of `mace.modules.botnet`), whether they make an energy (`EnergyModel`), and methods by which a
+model differs from others of its kind, as what its atoms look like at first (`embedding_input`). Everything
+here is plain typed methods, because models are compiled to TorchScript.
 """
 
 # No "from __future__ import annotations": TorchScript needs the types of the named tuples, not their text.
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from e3nn import o3
@@ -14,6 +15,7 @@ from torch import Tensor
 
 from mace.modules._architecture import Architecture
 from mace.modules._derivatives import get_edge_vectors_and_lengths, get_outputs, get_symmetric_displacement
+from mace.modules._state import drop_unused
 from mace.modules.blocks import AtomicEnergiesBlock, LinearNodeEmbeddingBlock, RadialEmbeddingBlock
 from mace.modules.radial import ZBLBasis
 from mace.tools.scatter import scatter_sum
@@ -35,6 +37,14 @@ class Graph(NamedTuple):
     lengths: Tensor  # [n_edges, 1]
 
 
+class Layers(NamedTuple):
+    """What the layers made of a batch of graphs."""
+
+    node_feats: list[Tensor]  # of each layer, [n_atoms, irreps.dim]
+    readouts: list[Tensor]  # of each layer, [n_atoms, n_outputs]
+    state: Tensor  # of each graph, in models that have one, [n_graphs, width]
+
+
 class Energies(NamedTuple):
     """Energies in eV."""
 
@@ -44,14 +54,11 @@ class Energies(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What a forward pass knows."""
+    """What the forward pass of an `EnergyModel` knows."""
 
     graph: Graph
-    node_feats: list[Tensor]  # of each layer, [n_atoms, irreps.dim]
-    node_energies: list[
-        Tensor
-    ]  # [n_atoms]: E0, pair repulsion, one readout per layer; before scale and shift
-    state: Tensor  # what `next_state` made of each graph
+    layers: Layers
+    node_energies: list[Tensor]  # [n_atoms]: E0 and what is added to it, before scale and shift
     energies: Energies
     output: dict[str, Tensor | None]
 
@@ -107,11 +114,11 @@ def mean_of_atoms(x: Tensor, graph: Graph) -> Tensor:
 
 
 class Trunk(torch.nn.Module):
-    """Embedding, layers and derivatives. Subclasses add `combine` and, where needed, `embedding_input`.
+    """Embedding, interactions and readouts.
 
     Args:
         architecture: parsed arguments.
-        atomic_energies: E0, eV, [n_elements] or [n_heads, n_elements].
+        atomic_energies: E0, eV, [n_elements] or [n_heads, n_elements]; None in models without energy.
         pair_repulsion: add the ZBL energy of close pairs.
         num_extra_inputs: columns that `embedding_input` adds to the one-hot elements.
     """
@@ -121,20 +128,17 @@ class Trunk(torch.nn.Module):
     def __init__(
         self,
         architecture: Architecture,
-        atomic_energies: object,
-        pair_repulsion: bool,
+        atomic_energies: object | None,
+        pair_repulsion: bool = False,
         num_extra_inputs: int = 0,
     ) -> None:
         super().__init__()
-        layers = architecture.num_interactions
-        cueq_config = architecture.cueq_config
-        self.register_buffer("atomic_numbers", torch.tensor(architecture.atomic_numbers, dtype=torch.int64))
-        self.register_buffer("r_max", torch.tensor(architecture.r_max, dtype=torch.get_default_dtype()))
-        self.register_buffer("num_interactions", torch.tensor(layers, dtype=torch.int64))
+        layers = range(architecture.num_interactions)
+        self._describe(architecture)
         self.node_embedding = LinearNodeEmbeddingBlock(
             o3.Irreps([(architecture.num_elements + num_extra_inputs, (0, 1))]),
             architecture.scalars,
-            cueq_config,
+            architecture.cueq_config,
         )
         self.radial_embedding = RadialEmbeddingBlock(
             r_max=architecture.r_max,
@@ -149,22 +153,43 @@ class Trunk(torch.nn.Module):
         self.spherical_harmonics = o3.SphericalHarmonics(
             architecture.edge_irreps, normalize=True, normalization="component"
         )
-        self.atomic_energies_fn = AtomicEnergiesBlock(atomic_energies)
-        self.interactions = torch.nn.ModuleList([architecture.interaction(layer) for layer in range(layers)])
-        self.products = torch.nn.ModuleList([architecture.product(layer) for layer in range(layers)])
-        self.readouts = torch.nn.ModuleList([architecture.readout(layer) for layer in range(layers)])
+        if atomic_energies is not None:
+            self.atomic_energies_fn = AtomicEnergiesBlock(atomic_energies)
+        self.interactions = torch.nn.ModuleList([architecture.interaction(layer) for layer in layers])
+        if architecture.has_products:
+            self.products = torch.nn.ModuleList([architecture.product(layer) for layer in layers])
+        self.readouts = torch.nn.ModuleList([architecture.readout(layer) for layer in layers])
+
+    def _describe(self, architecture: Architecture) -> None:
+        """Elements, cutoff and number of layers, where other programs look for them: in the state dict."""
+        self.register_buffer("atomic_numbers", torch.tensor(architecture.atomic_numbers, dtype=torch.int64))
+        self.register_buffer("r_max", torch.tensor(architecture.r_max, dtype=torch.get_default_dtype()))
+        self.register_buffer(
+            "num_interactions", torch.tensor(architecture.num_interactions, dtype=torch.int64)
+        )
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        drop_unused(state_dict, prefix, self)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
     def embedding_input(self, data: dict[str, Tensor], graph: Graph) -> Tensor:
         """What the first features are a linear map of, [n_atoms, n_inputs]."""
         return graph.node_attrs
 
-    def pair_energies(self, graph: Graph) -> Tensor:
-        """ZBL energy of each atom, [n_atoms], eV; zeros in models without."""
-        if self.has_pair_repulsion:
-            return self.pair_repulsion_fn(
-                graph.lengths, graph.node_attrs, graph.edge_index, self.atomic_numbers
-            )
-        return torch.zeros_like(graph.node_attrs[:, 0])
+    def layers(self, data: dict[str, Tensor], graph: Graph) -> Layers:
+        """Features and readouts of every layer, and the final state."""
+        edge_attrs = self.spherical_harmonics(graph.vectors)
+        edge_feats = self.radial_embedding(
+            graph.lengths, graph.node_attrs, graph.edge_index, self.atomic_numbers
+        )
+        node_feats = self.node_embedding(self.embedding_input(data, graph))
+        return self.propagated(data, graph, node_feats, edge_attrs, edge_feats)
+
+
+class ManyBodyLayers(Trunk):
+    """Layers of an interaction and a product block, with a state of each graph that may accompany them."""
 
     def first_state(self, data: dict[str, Tensor], graph: Graph) -> Tensor:
         """State of each graph that accompanies the layers, [n_graphs, width]; empty here."""
@@ -178,16 +203,18 @@ class Trunk(torch.nn.Module):
         """State after a layer; unchanged here."""
         return state
 
-    def layers(self, data: dict[str, Tensor], graph: Graph) -> tuple[list[Tensor], list[Tensor], Tensor]:
-        """Features [n_atoms, irreps.dim] and readouts [n_atoms] of every layer, and the final state."""
-        edge_attrs = self.spherical_harmonics(graph.vectors)
-        edge_feats = self.radial_embedding(
-            graph.lengths, graph.node_attrs, graph.edge_index, self.atomic_numbers
-        )
-        node_feats = self.node_embedding(self.embedding_input(data, graph))
+    def propagated(
+        self,
+        data: dict[str, Tensor],
+        graph: Graph,
+        node_feats: Tensor,
+        edge_attrs: Tensor,
+        edge_feats: Tensor,
+    ) -> Layers:
+        """The layers, from the embedded nodes and edges on."""
         state = self.first_state(data, graph)
         features: list[Tensor] = []
-        energies: list[Tensor] = []
+        readouts: list[Tensor] = []
         for interaction, product, readout in zip(  # noqa: B905 - TorchScript knows no strict
             self.interactions, self.products, self.readouts
         ):
@@ -198,11 +225,27 @@ class Trunk(torch.nn.Module):
             node_feats = product(messages, self_connection, graph.node_attrs)
             state = self.next_state(state, node_feats, graph)
             features.append(node_feats)
-            energies.append(of_head(readout(node_feats, graph.node_heads), graph.node_heads))
-        return features, energies, state
+            readouts.append(readout(node_feats, graph.node_heads))
+        return Layers(features, readouts, state)
+
+
+class EnergyModel(Trunk):
+    """The energy of the layers' readouts and its derivatives."""
+
+    def layer_energies(self, layers: Layers, graph: Graph) -> list[Tensor]:
+        """What each layer adds to the energy of the atoms, [n_atoms]: the readout's column of their head."""
+        return [of_head(readout, graph.node_heads) for readout in layers.readouts]
+
+    def added_energies(self, layers: Layers, graph: Graph) -> list[Tensor]:
+        """Everything that is added to E0, [n_atoms] each."""
+        return self.layer_energies(layers, graph)
+
+    def scaled(self, node_energies: Tensor, node_heads: Tensor) -> Tensor:
+        """Interaction energies [n_atoms] in eV, from the sum of what is added to E0."""
+        return node_energies
 
     def combine(self, node_energies: list[Tensor], graph: Graph) -> Energies:
-        """Total energy of the parts E0, pair repulsion and layers, each [n_atoms]."""
+        """Total energy of E0 and what is added to it, each [n_atoms]."""
         interaction = node_energies[1]
         for layer in node_energies[2:]:
             interaction = interaction + layer
@@ -213,9 +256,11 @@ class Trunk(torch.nn.Module):
             total=baseline + per_graph, interaction=per_graph, node=node_energies[0] + interaction
         )
 
-    def scaled(self, node_energies: Tensor, node_heads: Tensor) -> Tensor:
-        """Interaction energies [n_atoms] in eV, from what the readouts and the pair repulsion sum to."""
-        return node_energies
+    def contributions(self, evaluation: Evaluation) -> Tensor:
+        """E0 and what is added to it, of each graph, [n_graphs, n_parts]; before scale and shift."""
+        graph = evaluation.graph
+        parts = torch.stack(evaluation.node_energies, dim=-1)
+        return scatter_sum(parts, graph.batch, 0, None, graph.num_graphs)
 
     def evaluate(
         self,
@@ -230,9 +275,9 @@ class Trunk(torch.nn.Module):
         """Energies, their derivatives and everything they were made of. Arguments as `MACE.forward`."""
         strain = compute_virials or compute_stress or compute_displacement
         graph = graph_of(data, compute_force or strain or compute_hessian, strain)
-        features, layer_energies, state = self.layers(data, graph)
+        layers = self.layers(data, graph)
         e0 = of_head(self.atomic_energies_fn(graph.node_attrs), graph.node_heads)
-        node_energies = [e0, self.pair_energies(graph)] + layer_energies
+        node_energies = [e0] + self.added_energies(layers, graph)
         energies = self.combine(node_energies, graph)
         forces, virials, stress, hessian = get_outputs(
             energies.interaction,
@@ -253,6 +298,6 @@ class Trunk(torch.nn.Module):
             "stress": stress,
             "hessian": hessian,
             "displacement": graph.displacement,
-            "node_feats": torch.cat(features, dim=-1),
+            "node_feats": torch.cat(layers.node_feats, dim=-1),
         }
-        return Evaluation(graph, features, node_energies, state, energies, output)
+        return Evaluation(graph, layers, node_energies, energies, output)

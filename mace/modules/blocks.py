@@ -23,6 +23,10 @@ from mace.modules._interaction import (
     ElementSkip,
     InteractionBlock,
     LinearSkip,
+    ManyBody,
+    SenderElement,
+    TensorProductWeightsBlock,
+    TwoBody,
 )
 from mace.modules._state import StateAdapter
 from mace.modules.irreps_tools import mask_head, uniform_multiplicity
@@ -38,11 +42,15 @@ from mace.modules.radial import (
 from mace.modules.wrapper_ops import Linear, SymmetricContractionWrapper
 
 __all__ = [
+    "AgnosticNonlinearInteractionBlock",
+    "AgnosticResidualNonlinearInteractionBlock",
     "AtomicEnergiesBlock",
     "EquivariantProductBasisBlock",
     "InteractionBlock",
+    "LinearDipoleReadoutBlock",
     "LinearNodeEmbeddingBlock",
     "LinearReadoutBlock",
+    "NonLinearDipoleReadoutBlock",
     "NonLinearReadoutBlock",
     "RadialEmbeddingBlock",
     "RealAgnosticAttResidualInteractionBlock",
@@ -50,7 +58,9 @@ __all__ = [
     "RealAgnosticDensityResidualInteractionBlock",
     "RealAgnosticInteractionBlock",
     "RealAgnosticResidualInteractionBlock",
+    "ResidualElementDependentInteractionBlock",
     "ScaleShiftBlock",
+    "TensorProductWeightsBlock",
 ]
 
 Gate = Callable[[Tensor], Tensor]
@@ -224,6 +234,67 @@ class NonLinearReadoutBlock(torch.nn.Module):
         return self.linear_2(x)
 
 
+def _dipole_irreps(dipole_only: bool) -> o3.Irreps:
+    """What dipole readouts give: a vector, or an energy and a vector."""
+    return o3.Irreps("1x1o" if dipole_only else "1x0e + 1x1o")
+
+
+@compile_mode("script")
+class LinearDipoleReadoutBlock(torch.nn.Module):
+    """Linear map of features to the dipole of each atom, or to its energy and dipole."""
+
+    def __init__(
+        self, irreps_in: o3.Irreps, dipole_only: bool = False, cueq_config: Any | None = None
+    ) -> None:
+        super().__init__()
+        self.irreps_out = _dipole_irreps(dipole_only)
+        self.linear = Linear(o3.Irreps(irreps_in), self.irreps_out, cueq_config=cueq_config)
+
+    def forward(self, x: Tensor, heads: Tensor | None = None) -> Tensor:
+        """[n_atoms, irreps_in.dim] -> [n_atoms, 3], or [n_atoms, 4] with the energy first."""
+        return self.linear(x)
+
+
+@compile_mode("script")
+class NonLinearDipoleReadoutBlock(torch.nn.Module):
+    """linear_2(gate(linear_1(x))): scalars pass the activation, vectors are multiplied by activated scalars.
+
+    The hidden features are what of ``MLP_irreps`` can reach the output. Every hidden vector has a gate of its
+    own, a linear map of the scalars of ``irreps_in``: without scalars there the gates are activation(0).
+
+    Args:
+        irreps_in: features.
+        MLP_irreps: hidden scalars and vectors, like 16x0e + 16x1o.
+        gate: activation of the scalars and of the gates.
+        dipole_only: give the dipole without the energy.
+        cueq_config: back end, see `wrapper_ops`.
+    """
+
+    def __init__(
+        self,
+        irreps_in: o3.Irreps,
+        MLP_irreps: o3.Irreps,  # noqa: N803 (public name)
+        gate: Gate | None,
+        dipole_only: bool = False,
+        cueq_config: Any | None = None,
+    ) -> None:
+        super().__init__()
+        self.hidden_irreps = o3.Irreps(MLP_irreps)
+        self.irreps_out = _dipole_irreps(dipole_only)
+        hidden = [(mul, ir) for mul, ir in self.hidden_irreps if ir in self.irreps_out]
+        scalars = o3.Irreps([(mul, ir) for mul, ir in hidden if ir.l == 0])
+        gated = o3.Irreps([(mul, ir) for mul, ir in hidden if ir.l > 0])
+        gates = o3.Irreps([(mul, (0, 1)) for mul, _ in gated])
+        self.equivariant_nonlin = nn.Gate(scalars, [gate] * len(scalars), gates, [gate] * len(gates), gated)
+        self.irreps_nonlin = self.equivariant_nonlin.irreps_in.simplify()
+        self.linear_1 = Linear(o3.Irreps(irreps_in), self.irreps_nonlin, cueq_config=cueq_config)
+        self.linear_2 = Linear(self.equivariant_nonlin.irreps_out, self.irreps_out, cueq_config=cueq_config)
+
+    def forward(self, x: Tensor, heads: Tensor | None = None) -> Tensor:
+        """[n_atoms, irreps_in.dim] -> [n_atoms, 3], or [n_atoms, 4] with the energy first."""
+        return self.linear_2(self.equivariant_nonlin(self.linear_1(x)))
+
+
 @compile_mode("script")
 class EquivariantProductBasisBlock(torch.nn.Module):
     """Many-body features: linear(symmetric contraction of the messages) + self connection."""
@@ -265,25 +336,40 @@ class EquivariantProductBasisBlock(torch.nn.Module):
 
 
 @compile_mode("script")
-class RealAgnosticInteractionBlock(AverageNorm, ElementMixing):
+class RealAgnosticInteractionBlock(AverageNorm, ElementMixing, ManyBody):
     """Sum over neighbours / average count, then an element-dependent linear map."""
 
 
 @compile_mode("script")
-class RealAgnosticResidualInteractionBlock(AverageNorm, ElementSkip):
+class RealAgnosticResidualInteractionBlock(AverageNorm, ElementSkip, ManyBody):
     """Sum over neighbours / average count; element-dependent self connection."""
 
 
 @compile_mode("script")
-class RealAgnosticDensityInteractionBlock(DensityNorm, ElementMixing):
+class RealAgnosticDensityInteractionBlock(DensityNorm, ElementMixing, ManyBody):
     """Sum over neighbours / learned count, then an element-dependent linear map."""
 
 
 @compile_mode("script")
-class RealAgnosticDensityResidualInteractionBlock(DensityNorm, ElementSkip):
+class RealAgnosticDensityResidualInteractionBlock(DensityNorm, ElementSkip, ManyBody):
     """Sum over neighbours / learned count; element-dependent self connection."""
 
 
 @compile_mode("script")
-class RealAgnosticAttResidualInteractionBlock(AverageNorm, LinearSkip, AttendedEdges):
+class RealAgnosticAttResidualInteractionBlock(AverageNorm, LinearSkip, AttendedEdges, ManyBody):
     """Sum over neighbours / average count; radial weights depend on both ends; linear self connection."""
+
+
+@compile_mode("script")
+class ResidualElementDependentInteractionBlock(AverageNorm, ElementSkip, SenderElement, TwoBody):
+    """Sum over neighbours with weights by the sender's element, plus an element-dependent self connection."""
+
+
+@compile_mode("script")
+class AgnosticNonlinearInteractionBlock(AverageNorm, ElementMixing, TwoBody):
+    """Sum over neighbours / average count, then an element-dependent linear map; for BOTNet."""
+
+
+@compile_mode("script")
+class AgnosticResidualNonlinearInteractionBlock(AverageNorm, ElementSkip, TwoBody):
+    """Sum over neighbours / average count, plus an element-dependent self connection; for BOTNet."""

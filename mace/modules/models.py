@@ -26,16 +26,29 @@ from mace.modules._fermi import (
     scalar_readout,
 )
 from mace.modules._interaction import InteractionBlock
-from mace.modules._state import drop_unused
-from mace.modules._trunk import Evaluation, Graph, Trunk, mean_of_atoms
+from mace.modules._trunk import EnergyModel, Evaluation, Graph, Layers, ManyBodyLayers, mean_of_atoms
 from mace.modules.blocks import ScaleShiftBlock
+from mace.modules.botnet import BOTNet, ScaleShiftBOTNet
+from mace.modules.dipoles import AtomicDipolesMACE, EnergyDipolesMACE
 from mace.tools.rebuild import records_config
-from mace.tools.scatter import scatter_sum
+
+__all__ = [
+    "MACE",
+    "MLP",
+    "AtomicDipolesMACE",
+    "BOTNet",
+    "EnergyDipolesMACE",
+    "EvidentialRegressionOutput",
+    "GatedMLP",
+    "ScaleShiftBOTNet",
+    "ScaleShiftMACE",
+    "evidential_positive_outputs",
+]
 
 
 @records_config
 @compile_mode("script")
-class MACE(Trunk):
+class MACE(ManyBodyLayers, EnergyModel):
     """Equivariant message passing with many-body messages (Batatia et al., arXiv:2206.07697).
 
     Args:
@@ -125,7 +138,7 @@ class MACE(Trunk):
             distance_transform=distance_transform,
             radial_MLP=radial_MLP,
             radial_type=radial_type,
-            heads=heads,
+            num_heads=len(heads),
             cueq_config=cueq_config,
         )
         energies = architecture.checked_energies(atomic_energies)
@@ -158,11 +171,15 @@ class MACE(Trunk):
         if self.pred_uncertainty and self.pred_evidential:
             raise InputError("pred_uncertainty and pred_evidential exclude each other")
 
-    def _load_from_state_dict(
-        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
-    ) -> None:
-        drop_unused(state_dict, prefix, self)
-        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+    def added_energies(self, layers: Layers, graph: Graph) -> list[Tensor]:
+        """The ZBL energy, zeros in models without it, and the readouts of the layers, [n_atoms] each."""
+        if self.has_pair_repulsion:
+            pairs = self.pair_repulsion_fn(
+                graph.lengths, graph.node_attrs, graph.edge_index, self.atomic_numbers
+            )
+        else:
+            pairs = torch.zeros_like(graph.node_attrs[:, 0])
+        return [pairs] + self.layer_energies(layers, graph)
 
     def forward(
         self,
@@ -203,9 +220,7 @@ class MACE(Trunk):
             compute_displacement,
             compute_hessian,
         )
-        graph = evaluation.graph
-        parts = torch.stack(evaluation.node_energies, dim=-1)
-        evaluation.output["contributions"] = scatter_sum(parts, graph.batch, 0, None, graph.num_graphs)
+        evaluation.output["contributions"] = self.contributions(evaluation)
         return evaluation.output
 
 
@@ -323,10 +338,10 @@ class ScaleShiftMACE(MACE):
         if not (self.potential_output and compute_potential):
             return output
         if self.use_global_state:
-            state = evaluation.state.to(evaluation.graph.positions.dtype)
+            state = evaluation.layers.state.to(evaluation.graph.positions.dtype)
             output["potential"] = self.potential_output_layer(state).squeeze(-1)
             return output
-        first, last = evaluation.node_feats[0], evaluation.node_feats[-1]
+        first, last = evaluation.layers.node_feats[0], evaluation.layers.node_feats[-1]
         scalars = torch.cat([first[:, : self.num_channels], last[:, : self.num_channels]], dim=-1)
         readout_input = mean_of_atoms(scalars, evaluation.graph)
         output["potential"] = self.potential_output_layer(readout_input).squeeze(-1)

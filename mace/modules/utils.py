@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ase.units
 import torch
 from torch import Tensor
 
@@ -44,8 +43,6 @@ __all__ = [
     "scatter_sum",
 ]
 
-DEBYE_PER_E_ANGSTROM = ase.units._e * ase.units._c * 1e11  # 4.80320
-
 
 def compute_fixed_charge_dipole(charges: Tensor, positions: Tensor, batch: Tensor, num_graphs: int) -> Tensor:
     """Dipole moment of point charges, sum of q r, [n_graphs, 3], Debye.
@@ -56,7 +53,9 @@ def compute_fixed_charge_dipole(charges: Tensor, positions: Tensor, batch: Tenso
         batch: int64 [n_atoms], graph of each atom.
         num_graphs: number of graphs.
     """
-    moments = DEBYE_PER_E_ANGSTROM * charges.unsqueeze(-1) * positions
+    # From the exact SI values of e and c. Not a constant of the module, which TorchScript could not see.
+    debye_per_e_angstrom = 1.602176634e-19 * 299792458.0 * 1e11
+    moments = debye_per_e_angstrom * charges.unsqueeze(-1) * positions
     return scatter_sum(moments, batch, 0, None, num_graphs)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import torch
 from mace import modules
 from mace.exceptions import InputError
 from mace.modules import MACE, ScaleShiftMACE
+from mace.tools.torch_geometric import Data
 from mace.tools.torch_tools import default_dtype
 from tests import small_models
 from tests.reference import case, state_dict
@@ -20,7 +22,8 @@ from tests.reference_models import build as reference_model
 from tests.small_models import arguments
 from tests.tolerances import relative
 
-PLAIN_STATE = ("node_updates", "state_updates", "mean_")
+_SCALING = {"scale": 1.7, "shift": 0.3}
+PLAIN_SCALINGTATE = ("node_updates", "state_updates", "mean_")
 
 
 @pytest.mark.parametrize(
@@ -173,9 +176,9 @@ def test_b7_unused_networks_are_not_built() -> None:
 def test_b7_state_with_unused_networks_loads_strictly() -> None:
     name = "ssm_corr2"
     stored = state_dict(name)
-    assert [key for key in stored if key.startswith(PLAIN_STATE)]
+    assert [key for key in stored if key.startswith(PLAIN_SCALINGTATE)]
     model = reference_model(name)
-    plain = {key: value for key, value in stored.items() if not key.startswith(PLAIN_STATE)}
+    plain = {key: value for key, value in stored.items() if not key.startswith(PLAIN_SCALINGTATE)}
     model.load_state_dict(plain)  # the state of MACE's own ScaleShiftMACE
     with pytest.raises(RuntimeError, match="node_updates_"):
         model.load_state_dict({**stored, "node_updates_": torch.ones(1)})
@@ -261,7 +264,166 @@ def test_energies_of_the_atoms_add_up() -> None:
     torch.testing.assert_close(output["energy"] - output["interaction_energy"], e0)
 
 
+# Two-body messages
+
+
+@pytest.mark.parametrize("name", ["BOTNet", "ScaleShiftBOTNet"])
+def test_b8_botnet_is_built_and_takes_a_batch_object(name: str) -> None:
+    model = small_models.MODELS[name]()
+    data = small_models.batch()
+    output = model(Data(**data))
+    assert all(torch.equal(output[key], value) for key, value in model(data).items() if value is not None)
+
+
+def test_botnet_has_elements_and_cutoff_as_attributes_and_not_in_its_state() -> None:
+    model = small_models.botnet(r_max=4.1)
+    assert model.r_max == 4.1 and model.num_interactions == 2 and model.atomic_numbers.tolist() == [1, 8]
+    assert not {"r_max", "num_interactions", "atomic_numbers"} & set(model.state_dict())
+
+
+def test_botnet_scale_and_shift() -> None:
+    plain, scaled = (
+        small_models.botnet(),
+        small_models.scale_shift_botnet(interaction_cls="AgnosticResidualNonlinearInteractionBlock"),
+    )
+    scaled.load_state_dict(
+        {**plain.state_dict(), **{f"scale_shift.{k}": torch.tensor(v) for k, v in _SCALING.items()}}
+    )
+    plain_output, output = plain(small_models.batch()), scaled(small_models.batch())
+    e0, counts = torch.tensor([-4.0, -6.0]).double(), torch.tensor([3.0, 4.0]).double()
+    expected = _SCALING["scale"] * (plain_output["energy"] - e0) + _SCALING["shift"] * counts
+    torch.testing.assert_close(output["interaction_energy"], expected)
+    torch.testing.assert_close(output["energy"], e0 + expected)
+    torch.testing.assert_close(output["forces"], _SCALING["scale"] * plain_output["forces"])
+    torch.testing.assert_close(plain_output["contributions"].sum(1), plain_output["energy"])
+    assert plain_output["contributions"].shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("build", "block", "message"),
+    [
+        (small_models.botnet, "RealAgnosticInteractionBlock", "is a block of MACE models only; .*Element"),
+        (small_models.mace, "AgnosticNonlinearInteractionBlock", "is a block of BOTNet models only; .*Real"),
+        (small_models.energy_dipoles, "ResidualElementDependentInteractionBlock", "is .* BOTNet models only"),
+    ],
+)
+@pytest.mark.parametrize("place", ["interaction_cls", "interaction_cls_first"])
+def test_blocks_of_the_other_family_are_refused(
+    build: Callable[..., torch.nn.Module], block: str, message: str, place: str
+) -> None:
+    with pytest.raises(InputError, match=f"{place} {block} {message}"):
+        build(**{place: block})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"max_ell": 0}, "max_ell 0"),
+        ({"atomic_energies": [[-1.0, -2.0], [-3.0, -4.0]]}, "1 heads"),
+        ({"atomic_inter_scale": [1.0, 2.0]}, "atomic_inter_scale .*one number"),
+        ({"hidden_irreps": "4x1o"}, "must start with scalars"),
+    ],
+)
+def test_botnet_refuses_in_one_line(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        small_models.scale_shift_botnet(**changes)
+    assert "\n" not in str(caught.value)
+
+
+# Dipoles
+
+
+@pytest.mark.parametrize("name", ["AtomicDipolesMACE", "EnergyDipolesMACE"])
+def test_b10_every_layer_contributes_to_the_dipole(name: str) -> None:
+    model = small_models.MODELS[name]()
+    data = small_models.batch()
+    whole = model(data)["atomic_dipoles"]
+    with torch.no_grad():
+        model.readouts[0].linear.weight.zero_()
+    last = model(data)["atomic_dipoles"]
+    assert 1e-6 < float((last.norm() / whole.norm()).detach()) < 1.0  # new weights make the last ones small
+
+
+@pytest.mark.parametrize(
+    ("build", "changes", "message"),
+    [
+        (small_models.atomic_dipoles, {"MLP_irreps": "16x0e"}, "must be scalars and vectors, like 16x0e"),
+        (small_models.energy_dipoles, {"MLP_irreps": "16x0e"}, "must be scalars and vectors, like 16x0e"),
+        (small_models.energy_dipoles, {"MLP_irreps": "16x1o"}, "must be scalars and vectors, like 16x0e"),
+        (small_models.energy_dipoles, {"MLP_irreps": "4x0e + 4x1o + 4x2e"}, "must be scalars and vectors"),
+        (small_models.atomic_dipoles, {"hidden_irreps": "4x0e"}, "like 32x0e . 32x1o: dipoles"),
+        (small_models.atomic_dipoles, {"atomic_energies": [1.0, 2.0]}, "atomic_energies must be None"),
+    ],
+)
+def test_b10_dipole_models_refuse_in_one_line(
+    build: Callable[..., torch.nn.Module], changes: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
+        build(**changes)
+    assert "\n" not in str(caught.value)
+
+
+def test_b10_the_readout_of_upstream_is_there_for_its_weights(caplog: pytest.LogCaptureFixture) -> None:
+    model = small_models.atomic_dipoles(MLP_irreps="2x1o")  # runs upstream, so its weights have to load
+    assert "give 16x0e + 16x1o" in caplog.text and "\n" not in caplog.records[0].getMessage()
+    data = small_models.batch()
+    before = model(data)["atomic_dipoles"]
+    with torch.no_grad():
+        model.readouts[0].linear.weight.zero_()
+    assert before.any() and not model(data)["atomic_dipoles"].any()
+    caplog.clear()
+    small_models.atomic_dipoles(MLP_irreps="2x1o", upstream_readout=True)
+    assert not caplog.records
+
+
+def test_b9_dipole_models_take_what_all_models_take() -> None:
+    for build in (small_models.atomic_dipoles, small_models.energy_dipoles, small_models.botnet):
+        keywords = list(inspect.signature(build().forward).parameters)
+        assert keywords == list(inspect.signature(ScaleShiftMACE.forward).parameters)[1:]
+    model = small_models.atomic_dipoles()
+    off = dict.fromkeys(("compute_force", "compute_virials", "compute_stress"), False)
+    assert model(small_models.batch(), training=True, compute_potential=True, **off)["dipole"].shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["compute_force", "compute_virials", "compute_stress", "compute_displacement", "compute_hessian"],
+)
+def test_dipoles_alone_have_no_derivatives(flag: str) -> None:
+    with pytest.raises(ValueError, match="no energy"):
+        small_models.atomic_dipoles()(small_models.batch(), **{flag: True})
+
+
+@pytest.mark.parametrize("build", [small_models.atomic_dipoles, small_models.energy_dipoles])
+def test_dipole_models_name_what_is_missing(build: Callable[..., torch.nn.Module]) -> None:
+    data = small_models.batch()
+    del data["charges"]
+    with pytest.raises(ValueError, match="charges"):
+        build()(data)
+
+
+def test_b11_energies_of_the_atoms_are_whole() -> None:
+    output = small_models.energy_dipoles()(small_models.batch())
+    expected = torch.stack([output["node_energy"][:3].sum(), output["node_energy"][3:].sum()])
+    torch.testing.assert_close(output["energy"], expected)
+    torch.testing.assert_close(output["contributions"].sum(1), expected)
+    assert not torch.allclose(output["contributions"][:, 0], expected)
+
+
+@pytest.mark.parametrize("build", [small_models.atomic_dipoles, small_models.energy_dipoles])
+def test_the_dipole_is_that_of_the_charges_and_of_the_atoms(build: Callable[..., torch.nn.Module]) -> None:
+    data = small_models.batch()
+    output = build()(data)
+    debye = 1.602176634e-29 / (1e-21 / 299792458)  # 1 e Angstrom, over 1e-21 C m^2/s / c
+    moments = debye * data["charges"].unsqueeze(1) * data["positions"] + output["atomic_dipoles"]
+    torch.testing.assert_close(output["dipole"], torch.stack([moments[:3].sum(0), moments[3:].sum(0)]))
+    data["charges"] = 0.0 * data["charges"]
+    dipoles = build()(data)["atomic_dipoles"]
+    assert torch.equal(dipoles, output["atomic_dipoles"])
+
+
 def test_registries() -> None:
+    assert len(modules.interaction_classes) == 8
     assert set(modules.gate_dict) == {"abs", "tanh", "silu", "None"}
     assert set(modules.scaling_classes) == {"std_scaling", "rms_forces_scaling", "rms_dipoles_scaling"}
     assert all(name == cls.__name__ for name, cls in modules.interaction_classes.items())

@@ -23,7 +23,6 @@ CHOICES: dict[str, dict[str, Any]] = {
     "ssm_chebyshev": {"radial_type": "chebyshev_raw"},  # B13: polynomials of the distance in Angstrom
     "ssm_soft_legacy": {"distance_transform": "SoftLegacy"},  # the Soft transform before 0.3.10
     "dip_atomic_mlp0e": {"upstream_readout": True},  # B10: the last readout gives nothing
-    "m16_ssm_reduced_cg": {"use_reduced_cg": False},  # the U matrices come with the state dict
 }
 
 

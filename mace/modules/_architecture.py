@@ -40,7 +40,6 @@ gate_dict: dict[str, blocks.Gate | None] = {
 # Keywords of mace-torch and CP-MACE that this package does not need: the value at which they change nothing.
 _NEUTRAL: dict[str, Any] = {
     "apply_cutoff": True,
-    "use_reduced_cg": False,
     "use_so3": False,
     "use_agnostic_product": False,
     "use_last_readout_only": False,
@@ -118,6 +117,7 @@ class Architecture:
     radial_MLP: Sequence[int] | None = None  # noqa: N815 (public name)
     radial_type: str = "bessel"
     num_heads: int = 1
+    use_reduced_cg: bool = False
 
     @classmethod
     def parse(cls, *, correlation: int | Sequence[int] = 1, **arguments: Any) -> Architecture:
@@ -266,6 +266,7 @@ class Architecture:
             use_sc=layer > 0 or self.interaction_cls_first.self_connection_is_returned,
             num_elements=self.num_elements,
             cueq_config=self.cueq_config,
+            use_reduced_cg=self.use_reduced_cg,
         )
 
     def readout(self, layer: int) -> torch.nn.Module:

@@ -80,6 +80,8 @@ class MACE(ManyBodyLayers, EnergyModel):
         potential_output: predict the Fermi level.
         pred_uncertainty: predict log variances of energy and Fermi level.
         pred_evidential: predict evidential parameters of energy and Fermi level.
+        use_reduced_cg: couplings of the products without those that add nothing (the default of newer
+            mace-torch): as expressive, with fewer weights.
         **others: keywords of other versions, accepted only where they change nothing.
 
     Raises:
@@ -116,6 +118,7 @@ class MACE(ManyBodyLayers, EnergyModel):
         potential_output: bool = False,
         pred_uncertainty: bool = False,
         pred_evidential: bool = False,
+        use_reduced_cg: bool = False,
         **others: Any,
     ) -> None:
         refuse_unknown(others)
@@ -140,6 +143,7 @@ class MACE(ManyBodyLayers, EnergyModel):
             radial_type=radial_type,
             num_heads=len(heads),
             cueq_config=cueq_config,
+            use_reduced_cg=use_reduced_cg,
         )
         energies = architecture.checked_energies(atomic_energies)
         super().__init__(architecture, energies, pair_repulsion, num_extra_inputs=int(electron_input))

@@ -86,6 +86,53 @@ def U_matrix_real(  # noqa: N802 - the name other projects import
     return result
 
 
+def reduced_U_matrix(  # noqa: N802 - beside the name other projects import
+    irreps_in: o3.Irreps | str, ir_out: o3.Irrep | str, correlation: int, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """A basis of the symmetric couplings alone, each component normalised, shaped as in `U_matrix_real`.
+
+    A contraction multiplies a feature vector with itself, so that only the part of a coupling that is
+    symmetric in its factors counts, and the couplings of `U_matrix_real` contain each other's: 11 couplings
+    of three factors up to l = 2 to a scalar have 5 independent symmetric parts.
+
+    Args:
+        irreps_in: the feature vector of one channel, dimension D.
+        ir_out: one irrep.
+        correlation: number of factors nu >= 1.
+        dtype: torch's default if None.
+    """
+    basis = _symmetric_basis(o3.Irreps(irreps_in), o3.Irrep(str(ir_out)), correlation)
+    return torch.tensor(basis, dtype=dtype or torch.get_default_dtype())
+
+
+@lru_cache(maxsize=64)
+def _symmetric_basis(irreps_in: o3.Irreps, ir_out: o3.Irrep, correlation: int) -> np.ndarray:
+    full = U_matrix_real(irreps_in, ir_out, correlation, dtype=torch.float64)[-1].numpy()
+    dim, num_couplings = irreps_in.dim, full.shape[-1]
+    factors = np.sort(np.indices((dim,) * correlation).reshape(correlation, -1).T, axis=1)
+    _, monomial, counts = np.unique(factors, axis=0, return_inverse=True, return_counts=True)
+    monomial, permutations = monomial.reshape(-1), np.sqrt(counts)[:, None]
+    sums = np.zeros((ir_out.dim, len(counts), num_couplings))
+    np.add.at(sums, (slice(None), monomial), full.reshape(ir_out.dim, -1, num_couplings))
+    # divided by the root of how often a monomial occurs, columns have the scalar products of the tensors
+    columns = _orthonormal((sums / permutations).reshape(-1, num_couplings)) * np.sqrt(ir_out.dim)
+    symmetric = columns.reshape(ir_out.dim, len(counts), columns.shape[-1]) / permutations
+    return symmetric[:, monomial].reshape(*full.shape[:-1], columns.shape[-1])
+
+
+def _orthonormal(columns: np.ndarray) -> np.ndarray:
+    """Gram-Schmidt, in order, without the columns that are combinations of those before them."""
+    found: list[np.ndarray] = []
+    size = np.linalg.norm(columns, axis=0).max(initial=0.0)
+    for column in columns.T:
+        for _ in range(2):  # twice is enough (Giraud et al. 2005): the first leaves rounding errors
+            for other in found:
+                column = column - (other @ column) * other
+        if np.linalg.norm(column) > 1e-8 * size:
+            found.append(column / np.linalg.norm(column))
+    return np.stack(found, axis=1) if found else columns[:, :0]
+
+
 @lru_cache(maxsize=64)
 def _basis(
     irreps_in: o3.Irreps,

@@ -22,6 +22,8 @@ CUEQ_CONFIG = {
     "optimize_all": True,
 }  # every operation, e3nn's conventions
 
+_OTHER_MODEL = "this {} was not built from the given configuration"
+
 
 def to_cueq(model: torch.nn.Module, config: Mapping[str, Any]) -> torch.nn.Module:
     """A copy of ``model`` that is evaluated by cuEquivariance.
@@ -64,14 +66,20 @@ def _on_backend(
 
 def _take_over(model: torch.nn.Module, copy: torch.nn.Module) -> None:
     """State, training flags and requires_grad of ``model``."""
-    state, own = model.state_dict(), copy.state_dict()
-    unlike = [key for key in state.keys() | own.keys() if _form(state.get(key)) != _form(own.get(key))]
-    if unlike:
+    state = model.state_dict()
+    # Kept before the state is read: a module may take another number of couplings over from it.
+    dtypes = {key: tensor.dtype for key, tensor in copy.state_dict().items()}
+    try:
+        copy.load_state_dict(state)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(f"{_OTHER_MODEL.format(type(model).__name__)}: {reason}") from error
+    converted = [key for key, dtype in dtypes.items() if state[key].dtype != dtype]
+    if converted:
         raise InputError(
-            f"this {type(model).__name__} was not built from the given configuration: {len(unlike)} tensors "
-            f"differ, {min(unlike)} among them"
+            f"{_OTHER_MODEL.format(type(model).__name__)}: {len(converted)} tensors have another dtype, "
+            f"{min(converted)} among them"
         )
-    copy.load_state_dict(state)
     trains = {name: parameter.requires_grad for name, parameter in model.named_parameters()}
     for name, parameter in copy.named_parameters():
         parameter.requires_grad_(trains[name])
@@ -79,7 +87,3 @@ def _take_over(model: torch.nn.Module, copy: torch.nn.Module) -> None:
     copy.train(model.training)
     for name, module in copy.named_modules():
         module.training = flags.get(name, model.training)
-
-
-def _form(tensor: torch.Tensor | None) -> tuple[torch.dtype, torch.Size] | None:
-    return None if tensor is None else (tensor.dtype, tensor.shape)

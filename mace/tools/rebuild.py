@@ -313,11 +313,10 @@ def _fill(model: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
     """Move ``model`` to the state's device and dtypes and load it, strictly."""
     own = model.state_dict()
     missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-    reshaped = [name for name in own.keys() & state.keys() if own[name].shape != state[name].shape]
-    if missing or unknown or reshaped:
+    if missing or unknown:
         raise RebuildError(
             f"configuration and state do not belong together: {len(missing)} tensors missing {missing[:3]}, "
-            f"{len(unknown)} unknown {unknown[:3]}, {len(reshaped)} of another shape {sorted(reshaped)[:3]}"
+            f"{len(unknown)} unknown {unknown[:3]}"
         )
     floats = [tensor.dtype for tensor in state.values() if tensor.is_floating_point()]
     devices = [tensor.device for tensor in state.values()]
@@ -325,7 +324,11 @@ def _fill(model: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if name in state and tensor.dtype != state[name].dtype:
             tensor.data = tensor.data.to(state[name].dtype)
-    model.load_state_dict(state, strict=True)
+    try:
+        model.load_state_dict(state, strict=True)
+    except RuntimeError as error:  # of another shape, where the model does not take the shape over
+        reason = str(error).splitlines()[-1].strip()
+        raise RebuildError(f"configuration and state do not belong together: {reason}") from error
 
 
 def _set_flags(model: torch.nn.Module, description: dict[str, Any]) -> None:

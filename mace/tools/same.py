@@ -28,8 +28,12 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Equal dtype, shape and bit pattern (NaN equals itself, -0 differs from 0), on whatever device."""
     if a.dtype != b.dtype or a.shape != b.shape:
         return False
-    raw = [tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8) for tensor in (a, b)]
-    return torch.equal(*raw)
+    return torch.equal(*[_bytes(tensor.detach().cpu()) for tensor in (a, b)])
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    # A single element that was expanded counts as contiguous with a stride of 0, which no view as bytes takes.
+    return tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
 
 
 def differences(live: torch.nn.Module, copy: torch.nn.Module) -> list[str]:

@@ -94,7 +94,7 @@ def test_an_unknown_keyword_is_a_type_error() -> None:
 
 
 def test_b17_keywords_of_other_versions_pass_where_they_change_nothing() -> None:
-    MACE(**arguments(), hidden_scalar_dim=256, apply_cutoff=True, use_reduced_cg=False)
+    MACE(**arguments(), hidden_scalar_dim=256, apply_cutoff=True)
 
 
 def test_names_classes_and_irreps_are_the_same() -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
 from e3nn import o3
 
 from mace.tools import cg
-from mace.tools.cg import U_matrix_real, wigner_3j
+from mace.tools.cg import U_matrix_real, reduced_U_matrix, wigner_3j
 from mace.tools.torch_tools import default_dtype
 from tests.data.reference.load import cases
 from tests.reference import case, state_dict
@@ -144,3 +146,41 @@ def test_wigner_3j_is_e3nn_044s():
 def test_every_triple_of_the_table_is_sorted_and_couples():
     for l1, l2, l3 in cg._SIGN_DIFFERS:
         assert l1 <= l2 <= l3 <= l1 + l2 and (l1 + l2 + l3) % 2 == 1
+
+
+# Independent symmetric couplings, by (max_ell, output); mace-torch has the same for max_ell 2.
+REDUCED_NUMBERS = {
+    (1, "0e"): [1, 2, 2],
+    (1, "1o"): [1, 1, 2],
+    (2, "0e"): [1, 3, 5],
+    (2, "1o"): [1, 2, 5],
+    (2, "2e"): [1, 3, 6],
+    (3, "1o"): [1, 3, 12],
+}
+
+
+@pytest.mark.parametrize(("max_ell", "irrep"), REDUCED_NUMBERS)
+def test_reduced_couplings_span_the_symmetric_part_and_no_more(max_ell, irrep):
+    irreps = o3.Irreps.spherical_harmonics(max_ell)
+    for order, number in enumerate(REDUCED_NUMBERS[max_ell, irrep], start=1):
+        reduced = reduced_U_matrix(irreps, irrep, order, dtype=torch.float64)
+        full = coupling(max_ell, irrep, order)
+        assert reduced.shape == (*full.shape[:-1], number)
+        first = full.dim() - 1 - order  # the first axis of a factor
+        axes = [
+            (*range(first), *(first + place for place in places), full.dim() - 1)
+            for places in itertools.permutations(range(order))
+        ]
+        for permutation in axes:
+            torch.testing.assert_close(reduced.permute(permutation), reduced, rtol=0, atol=1e-14)
+        symmetric = (sum(full.permute(permutation) for permutation in axes) / len(axes)).flatten(0, -2)
+        columns = reduced.flatten(0, -2)
+        dim = o3.Irrep(irrep).dim
+        torch.testing.assert_close(columns.T @ columns, dim * torch.eye(number, dtype=torch.float64))
+        torch.testing.assert_close(columns @ (columns.T @ symmetric) / dim, symmetric, rtol=0, atol=1e-13)
+
+
+def test_reduced_couplings_have_the_dtype_that_is_asked_for():
+    irreps = o3.Irreps.spherical_harmonics(1)
+    assert reduced_U_matrix(irreps, "0e", 2, dtype=torch.float32).dtype == torch.float32
+    assert reduced_U_matrix(irreps, "0e", 2).dtype == torch.get_default_dtype()

@@ -24,7 +24,7 @@ from mace.tools.rebuild import (
     records_config,
     restore_model,
 )
-from mace.tools.same import differences
+from mace.tools.same import differences, same_bits
 from mace.tools.saving import check_copy
 from tests import small_models
 
@@ -332,3 +332,9 @@ def test_another_e3nn_version_is_reported(model, monkeypatch):
 def test_both_public_classes_record():
     for cls in (MACE, ScaleShiftMACE):
         assert "r_max" in inspect.signature(MACE).parameters and cls.__reduce__ is not object.__reduce__
+
+
+def test_bits_of_an_expanded_element_are_compared():
+    one = torch.ones(1)
+    assert same_bits(one.as_strided((1,), (0,)), one)
+    assert not same_bits(one.as_strided((1,), (0,)), -one)

@@ -32,7 +32,7 @@ def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    # A single element that was expanded counts as contiguous with a stride of 0, which no view as bytes takes.
+    # An element that was expanded counts as contiguous with a stride of 0, which no view as bytes takes.
     return tensor.clone(memory_format=torch.contiguous_format).reshape(-1).view(torch.uint8)
 
 

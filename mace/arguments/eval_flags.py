@@ -31,6 +31,7 @@ EVAL = (
             Flag("--info_prefix", str, "MACE_", "put before the names of what is written"),
             Flag("--head", str, None, "head to evaluate"),
             Flag("--electron_key", str, "electron", "info key of the number of electrons"),
+            Flag("--charges_key", str, "REF_charges", "arrays key of the charges of dipole models, e"),
             Flag("--enable_cueq", ON, False, "use cuequivariance kernels", later="faster evaluation"),
             Flag("--compute_bec", ON, False, "Born effective charges", later="MACELES"),
             Flag("--return_descriptors", ON, False, "also write descriptors", later=_DESCRIPTORS),

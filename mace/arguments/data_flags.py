@@ -6,7 +6,7 @@ from mace.arguments.parsing import str2bool
 
 _TUNING = "fine-tuning of foundation models"
 _HDF5 = "HDF5 data"
-_DIPOLES = "dipole models"
+_DIELECTRIC = "dielectric models"
 _EMBEDDINGS = "extra embeddings"
 
 EMPTY_POTENTIAL = Flag(
@@ -22,12 +22,12 @@ KEY_FLAGS = (
     Flag("--forces_key", str, "REF_forces", "arrays key of forces, eV/Angstrom"),
     Flag("--virials_key", str, "REF_virials", "info key of virials, eV"),
     Flag("--stress_key", str, "REF_stress", "info key of stress, eV/Angstrom^3"),
-    Flag("--dipole_key", str, "REF_dipole", "info key of dipoles, Debye", later=_DIPOLES),
-    Flag("--charges_key", str, "REF_charges", "arrays key of charges, e", later=_DIPOLES),
+    Flag("--dipole_key", str, "REF_dipole", "info key of dipoles, Debye"),
+    Flag("--charges_key", str, "REF_charges", "arrays key of charges, e"),
     Flag("--electron_key", str, "electron", "info key of the number of electrons"),
     Flag("--potential_key", str, "potential", "info key of the Fermi level, V"),
     Flag("--head_key", str, "head", "info key of the head"),
-    Flag("--polarizability_key", str, "polarizability", "info key of polarisabilities", later=_DIPOLES),
+    Flag("--polarizability_key", str, "polarizability", "info key of polarisabilities", later=_DIELECTRIC),
     Flag("--elec_temp_key", str, "elec_temp", "info key of electronic temperatures", later=_EMBEDDINGS),
     Flag("--total_spin_key", str, "total_spin", "info key of total spins", later=_EMBEDDINGS),
     Flag("--total_charge_key", str, "total_charge", "info key of total charges", later=_EMBEDDINGS),

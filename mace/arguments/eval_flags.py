@@ -31,6 +31,7 @@ EVAL = (
             Flag("--head", str, None, "head to evaluate"),
             Flag("--electron_key", str, "electron", "info key of the number of electrons"),
             Flag("--enable_cueq", ON, False, "evaluate with cuequivariance"),
+            Flag("--charges_key", str, "REF_charges", "arrays key of the charges of dipole models, e"),
             Flag("--compute_bec", ON, False, "Born effective charges", later="MACELES"),
             Flag("--return_descriptors", ON, False, "also write the features of the atoms"),
             Flag("--descriptor_num_layers", int, -1, "of how many layers, from the first; -1: of all"),

@@ -65,6 +65,14 @@ def feature_irreps(text: str, what: str) -> tuple[Term, ...]:
     return terms
 
 
+def gated_irreps(text: str, what: str) -> str:
+    """Irreps that are scalars (0e) and vectors (1o), some of both."""
+    terms = parse_irreps(text, what)
+    if [(term.l, term.p) for term in terms] != [(0, 1), (1, -1)]:
+        raise InputError(f"{what}={text!r} must be scalars and vectors: write e.g. 16x0e+16x1o")
+    return format_irreps(terms)
+
+
 def scalar_irreps(text: str, what: str) -> str:
     """Irreps that are scalars (0e) and nothing else."""
     terms = parse_irreps(text, what)

@@ -4,11 +4,15 @@ from mace.arguments.flags import ON, Flag, FlagGroup
 from mace.arguments.limits import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE
 from mace.arguments.parsing import str2bool
 
-_FERMI_VARIANTS = "further Fermi-level models"
 _OPTIONS = "model options of mace-torch 0.3.16"
 _POLAR = "PolarMACE"
-_DIPOLES = "dipole models"
+_DIELECTRIC = "dielectric models"
 _NON_LINEAR = "RealAgnosticResidualNonLinearInteractionBlock"
+TWO_BODY_BLOCKS = (
+    "ResidualElementDependentInteractionBlock",
+    "AgnosticNonlinearInteractionBlock",
+    "AgnosticResidualNonlinearInteractionBlock",
+)
 
 MODELS = FlagGroup(
     "model",
@@ -17,7 +21,7 @@ MODELS = FlagGroup(
             "--model",
             str,
             "MACE",
-            "architecture; FermiMACE takes the electron number and gives the Fermi level",
+            "architecture; the FermiMACE models take the electron number and give the Fermi level",
             choices=(
                 "BOTNet",
                 "MACE",
@@ -34,14 +38,7 @@ MODELS = FlagGroup(
                 "AtomicDielectricMACE",
             ),
             later_values={
-                "BOTNet": "BOTNet models",
-                "ScaleShiftBOTNet": "BOTNet models",
-                "FermiMACE_2": _FERMI_VARIANTS,
-                "FermiMACE_uncertainty": _FERMI_VARIANTS,
-                "FermiMACE_evidential": _FERMI_VARIANTS,
-                "AtomicDipolesMACE": _DIPOLES,
-                "EnergyDipolesMACE": _DIPOLES,
-                "AtomicDielectricMACE": _DIPOLES,
+                "AtomicDielectricMACE": _DIELECTRIC,
                 "PolarMACE": _POLAR,
                 "MACELES": "MACELES",
             },
@@ -68,7 +65,7 @@ MODELS = FlagGroup(
             "--interaction",
             str,
             "RealAgnosticResidualInteractionBlock",
-            "interaction block of every layer but the first",
+            "interaction block of every layer but the first; the last three are those of BOTNet",
             choices=(
                 "RealAgnosticResidualInteractionBlock",
                 "RealAgnosticAttResidualInteractionBlock",
@@ -76,6 +73,7 @@ MODELS = FlagGroup(
                 "RealAgnosticDensityInteractionBlock",
                 "RealAgnosticDensityResidualInteractionBlock",
                 _NON_LINEAR,
+                *TWO_BODY_BLOCKS,
             ),
             later_values={_NON_LINEAR: _OPTIONS},
         ),
@@ -91,6 +89,7 @@ MODELS = FlagGroup(
                 "RealAgnosticDensityInteractionBlock",
                 "RealAgnosticDensityResidualInteractionBlock",
                 _NON_LINEAR,
+                *TWO_BODY_BLOCKS,
             ),
             later_values={_NON_LINEAR: _OPTIONS},
         ),
@@ -103,7 +102,12 @@ MODELS = FlagGroup(
             limit=AT_LEAST_ONE,
         ),
         Flag("--num_interactions", int, 2, "number of layers", limit=AT_LEAST_ONE),
-        Flag("--MLP_irreps", str, "16x0e", "hidden irreps of the last readout, for each head"),
+        Flag(
+            "--MLP_irreps",
+            str,
+            "16x0e",
+            "hidden irreps of the last readout, for each head; dipole models take 16x0e+16x1o",
+        ),
         Flag("--radial_MLP", str, "[64, 64, 64]", "widths of the radial network"),
         Flag("--hidden_irreps", str, None, "irreps of the node features, e.g. 128x0e+128x1o"),
         Flag(
@@ -165,8 +169,8 @@ MODEL_OPTIONS = FlagGroup(
         Flag("--edge_irreps", str, None, "irreps of the edge features", later=_OPTIONS),
         Flag("--use_edge_irreps_first", str2bool, False, "edge_irreps in the first layer", later=_OPTIONS),
         Flag("--embedding_specs", str, None, "extra embeddings of graphs or atoms", later=_OPTIONS),
-        Flag("--compute_polarizability", str2bool, False, "ask for the polarisability", later=_DIPOLES),
-        Flag("--compute_atomic_dipole", str2bool, False, "ask for atomic dipoles", later=_DIPOLES),
+        Flag("--compute_polarizability", str2bool, False, "ask for the polarisability", later=_DIELECTRIC),
+        Flag("--compute_atomic_dipole", str2bool, False, "ask for atomic dipoles", later=_DIELECTRIC),
         Flag("--les_arguments", str, None, "YAML file of the latent Ewald sum", later="MACELES"),
         Flag("--kspace_cutoff_factor", float, 1.5, "reciprocal cutoff factor", later=_POLAR),
         Flag("--atomic_multipoles_max_l", int, 0, "multipole order", later=_POLAR),

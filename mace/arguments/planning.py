@@ -13,9 +13,8 @@ from typing import Any
 from mace.arguments.data_plan import DataPlan, HeadPlan
 from mace.arguments.flags import check_values
 from mace.arguments.heads import plan_heads
-from mace.arguments.irreps import scalar_irreps
-from mace.arguments.model_plan import ModelPlan
-from mace.arguments.parsing import integers
+from mace.arguments.model_plan import MODEL_KINDS, ModelPlan
+from mace.arguments.model_planning import plan_model
 from mace.arguments.path_plan import PathPlan
 from mace.arguments.reconcile import Message, check_args
 from mace.arguments.train_flags import DEFAULTS, TRAIN
@@ -30,7 +29,6 @@ from mace.arguments.training_plan import (
 )
 from mace.exceptions import InputError
 
-_NO_RESIDUAL = ("RealAgnosticInteractionBlock", "RealAgnosticDensityInteractionBlock")
 _LONGEST_NAME = 180  # bytes; most file systems allow 255 for a name, suffixes and temporary names included
 _SCHEDULERS = ("ReduceLROnPlateau", "ExponentialLR")
 # Flags that change nothing beside certain others: the condition, and how it is said.
@@ -57,6 +55,8 @@ _IDLE_FLAGS: tuple[tuple[tuple[str, ...], Callable[[Namespace], bool], str], ...
         lambda args: args.loss not in ("huber", "universal"),
         "it belongs to --loss=huber and --loss=universal",
     ),
+    (("correlation",), lambda args: MODEL_KINDS[args.model].two_body, "BOTNet has no products"),
+    (("scaling",), lambda args: not MODEL_KINDS[args.model].has_scale, "the model has no scale"),
     (
         ("wandb_dir", "wandb_project", "wandb_entity", "wandb_name", "wandb_log_hypers"),
         lambda args: not args.wandb,
@@ -73,7 +73,8 @@ def plan_training(args: Namespace) -> dict[str, Any]:
         raise InputError("--distributed contradicts --launcher=none: leave out one of them")
     paths = _plan_paths(args)
     data = _plan_data(args)
-    model = _plan_model(args, messages)
+    model = plan_model(args, messages)
+    _require_one_head(model, data)
     _warn_of_idle_flags(args, messages)
     _warn_of_idle_settings(args, data, messages)
     _refuse_scale_without_scaling(args, data)
@@ -140,6 +141,14 @@ def _plan_data(args: Namespace) -> DataPlan:
     )
 
 
+def _require_one_head(model: ModelPlan, data: DataPlan) -> None:
+    if len(data.heads) > 1 and (model.kind.two_body or model.kind.has_dipole):
+        raise InputError(
+            f"--model={model.model} has one head, and --heads names {len(data.heads)}: give one, or use "
+            "--model=MACE"
+        )
+
+
 def _warn_of_idle_flags(args: Namespace, messages: list[Message]) -> None:
     for attributes, condition, reason in _IDLE_FLAGS:
         given = [name for name in attributes if getattr(args, name) != DEFAULTS[name]]
@@ -153,8 +162,10 @@ def _warn_of_idle_settings(args: Namespace, data: DataPlan, messages: list[Messa
         idle = {}
         if head.compute_avg_num_neighbors and head.avg_num_neighbors != DEFAULTS["avg_num_neighbors"]:
             idle["avg_num_neighbors"] = "it is measured unless --compute_avg_num_neighbors=False is given"
-        if head.mean is not None and args.model != "ScaleShiftMACE":
+        if head.mean is not None and not MODEL_KINDS[args.model].has_shift:
             idle["mean"] = f"--model={args.model} has no shift, --model=ScaleShiftMACE has one"
+        if head.std is not None and not MODEL_KINDS[args.model].has_scale:
+            idle["std"] = f"--model={args.model} has no scale"
         if head.valid_file is not None and head.valid_fraction != DEFAULTS["valid_fraction"]:
             idle["valid_fraction"] = "the validation set comes from a file"
         if head.keys.head != DEFAULTS["head_key"]:
@@ -178,51 +189,6 @@ def _refuse_scale_without_scaling(args: Namespace, data: DataPlan) -> None:
             )
 
 
-def _plan_model(args: Namespace, messages: list[Message]) -> ModelPlan:
-    if args.max_ell < args.max_L:
-        raise InputError(
-            f"--max_ell={args.max_ell} is less than the degree {args.max_L} of the node features "
-            f"{args.hidden_irreps}: raise max_ell or leave out irreps"
-        )
-    return ModelPlan(
-        model=args.model,
-        r_max=args.r_max,
-        radial_type=args.radial_type,
-        num_radial_basis=args.num_radial_basis,
-        num_cutoff_basis=args.num_cutoff_basis,
-        pair_repulsion=args.pair_repulsion,
-        distance_transform=args.distance_transform,
-        interaction=args.interaction,
-        interaction_first=_first_interaction(args, messages),
-        max_ell=args.max_ell,
-        correlation=args.correlation,
-        num_interactions=args.num_interactions,
-        hidden_irreps=args.hidden_irreps,
-        num_channels=args.num_channels,
-        max_L=args.max_L,
-        MLP_irreps=scalar_irreps(args.MLP_irreps, "--MLP_irreps"),
-        radial_MLP=integers(args.radial_MLP, "--radial_MLP"),
-        gate=None if args.gate == "None" else args.gate,
-        scaling=args.scaling,
-        compute_forces=args.compute_forces,
-        compute_stress=args.compute_stress,
-        compute_virials=args.compute_virials,
-        compute_potential=args.compute_potential,
-        enable_cueq=args.enable_cueq,
-    )
-
-
-def _first_interaction(args: Namespace, messages: list[Message]) -> str:
-    """Interaction of the first layer; MACE and FermiMACE have no residual there."""
-    given: str = args.interaction_first
-    if args.model == "ScaleShiftMACE" or given in _NO_RESIDUAL:
-        return given
-    if given != DEFAULTS["interaction_first"]:
-        text = f"--model={args.model} begins with {_NO_RESIDUAL[0]}, in place of --interaction_first={given}"
-        messages.append((text, logging.WARNING))
-    return _NO_RESIDUAL[0]
-
-
 def _plan_loss(args: Namespace, model: ModelPlan, messages: list[Message]) -> LossPlan:
     plan = LossPlan(
         loss=args.loss,
@@ -230,25 +196,45 @@ def _plan_loss(args: Namespace, model: ModelPlan, messages: list[Message]) -> Lo
         stage_two_weights=_loss_weights(args, "swa_"),
         huber_delta=args.huber_delta,
     )
-    if "potential" in plan.labels and not model.has_potential:
-        raise InputError(
-            f"--loss={args.loss} contradicts --model={args.model}, which has no Fermi level: "
-            "use --model=FermiMACE"
-        )
+    _require_labels_of_model(plan, model)
     if not args.compute_forces and "forces" in plan.labels:
         raise InputError(f"--compute_forces=False contradicts --loss={args.loss}, which compares forces")
     if not plan.required_labels():
         raise InputError(f"--loss={args.loss} has no term: every weight of {', '.join(plan.labels)} is 0")
-    if model.has_potential and "potential" not in plan.labels:
-        raise InputError(
-            f"--loss={args.loss} does not train the Fermi level of --model={args.model}: use "
-            "--loss=fermi_weighted, or --model=MACE"
-        )
+    _require_all_trained(plan, model)
     if model.has_potential and "potential" not in plan.required_labels(stage_two=args.swa):
         text = f"--potential_weight=0: the readout of the Fermi level of {args.model} stays as it begins"
         messages.append((text, logging.WARNING))
     _warn_of_idle_weights(args, plan, messages)
     return plan
+
+
+def _require_labels_of_model(plan: LossPlan, model: ModelPlan) -> None:
+    """Refuse a loss that compares what the model does not give."""
+    lacking = {
+        "potential": (model.has_potential, "no Fermi level: use --model=FermiMACE"),
+        "dipole": (model.kind.has_dipole, "no dipole: use --model=EnergyDipolesMACE or AtomicDipolesMACE"),
+        "energy": (model.kind.has_energy, "no energy: use --loss=dipole"),
+        "forces": (model.kind.has_energy, "no forces: use --loss=dipole"),
+    }
+    for label, (given, text) in lacking.items():
+        if label in plan.labels and not given:
+            raise InputError(f"--loss={plan.loss} contradicts --model={model.model}, which has {text}")
+
+
+def _require_all_trained(plan: LossPlan, model: ModelPlan) -> None:
+    """Refuse a loss that does not depend on some part of the model, or needs what another one gives."""
+    losses = model.kind.losses
+    if plan.loss in losses:
+        return
+    if model.has_potential and "potential" not in plan.labels:
+        raise InputError(
+            f"--loss={plan.loss} does not train the Fermi level of --model={model.model}: use "
+            f"--loss={losses[0]}, or --model=MACE"
+        )
+    raise InputError(
+        f"--loss={plan.loss} does not fit --model={model.model}: use --loss={' or '.join(losses)}"
+    )
 
 
 def _loss_weights(args: Namespace, prefix: str) -> LossWeights:
@@ -266,7 +252,7 @@ def _loss_weights(args: Namespace, prefix: str) -> LossWeights:
 
 
 def _warn_of_idle_weights(args: Namespace, plan: LossPlan, messages: list[Message]) -> None:
-    for label in ("potential", "stress", "virials"):
+    for label in ("potential", "stress", "virials", "dipole"):
         attribute = f"{label}_weight"
         if label not in plan.labels and getattr(args, attribute) != DEFAULTS[attribute]:
             messages.append((f"--{attribute} has no effect: --loss={args.loss} lacks it", logging.WARNING))

@@ -7,7 +7,7 @@ import os
 from argparse import Namespace
 
 from mace.arguments.irreps import feature_irreps, format_irreps, spherical_irreps
-from mace.arguments.model_plan import FERMI_MODELS
+from mace.arguments.model_plan import MODEL_KINDS, ModelKind
 from mace.exceptions import InputError
 
 Message = tuple[str, int]
@@ -16,6 +16,7 @@ STRESS_LOSSES = ("stress", "virials", "huber", "universal")
 _STRESS_TABLE = "PerAtomRMSEstressvirials"
 _DEFAULT_TABLE = "PerAtomRMSE"
 _FERMI_TABLE = "Fermi_PerAtomRMSE"
+_NO_STAGE_TWO = ("forces_only", "dipole")
 _FOLDERS = {
     "log_dir": "logs",
     "model_dir": "",
@@ -86,9 +87,9 @@ def _fill_stage_two(args: Namespace, messages: list[Message]) -> None:
         messages.append(("Stage Two is activated as start_stage_two was defined", logging.INFO))
     if not args.swa:
         return
-    if args.loss == "forces_only":
+    if args.loss in _NO_STAGE_TWO:
         raise InputError(
-            "--swa contradicts --loss=forces_only, which has no stage two: leave out one of them"
+            f"--swa contradicts --loss={args.loss}, which has no stage two: leave out one of them"
         )
     if args.start_swa is None:
         args.start_swa = max(1, args.max_num_epochs // 4 * 3)
@@ -106,7 +107,8 @@ def _fill_stage_two(args: Namespace, messages: list[Message]) -> None:
 
 
 def _fill_outputs(args: Namespace, messages: list[Message]) -> None:
-    has_potential = args.model in FERMI_MODELS
+    kind = MODEL_KINDS[args.model]
+    has_potential = kind.has_potential
     if args.compute_potential is None:
         args.compute_potential = has_potential
     if args.compute_potential and not has_potential:
@@ -128,6 +130,21 @@ def _fill_outputs(args: Namespace, messages: list[Message]) -> None:
             )
             messages.append((text, logging.WARNING))
         args.error_table = _STRESS_TABLE
+    _fill_error_table(args, kind, messages)
     if has_potential and args.error_table != _FERMI_TABLE:
         text = f"The errors shown leave out the Fermi level: --error_table={_FERMI_TABLE} shows it"
         messages.append((text, logging.INFO))
+
+
+def _fill_error_table(args: Namespace, kind: ModelKind, messages: list[Message]) -> None:
+    """The errors of dipoles are shown for the models that have them, and for no others."""
+    of_dipoles = {table for other in MODEL_KINDS.values() for table in other.error_tables}
+    if kind.error_tables and args.error_table == _DEFAULT_TABLE:
+        args.error_table = kind.error_tables[0]
+        messages.append((f"--error_table is {args.error_table} for --model={args.model}", logging.INFO))
+    fits = args.error_table in kind.error_tables if kind.error_tables else args.error_table not in of_dipoles
+    if not fits:
+        fitting = " or ".join(kind.error_tables or (_DEFAULT_TABLE,))
+        raise InputError(
+            f"--error_table={args.error_table} contradicts --model={args.model}: use --error_table={fitting}"
+        )

@@ -4,8 +4,7 @@ from mace.arguments.flags import ON, Flag, FlagGroup
 from mace.arguments.limits import AT_LEAST_ONE, DECAY, FRACTION, NOT_NEGATIVE, POSITIVE
 from mace.arguments.parsing import check_float_or_none, str2bool
 
-_DIPOLES = "dipole models"
-_VARIANTS = "further Fermi-level models"
+_DIELECTRIC = "dielectric models"
 _FACTORS = "learning rates by part of the model"
 _LR_FACTORS = (
     '{"embedding_lr_factor": 1.0, "interactions_lr_factor": 1.0, "products_lr_factor": 1.0, '
@@ -19,7 +18,7 @@ LOSS = FlagGroup(
             "--loss",
             str,
             "weighted",
-            "loss; fermi_weighted trains the Fermi level",
+            "loss; those of the Fermi level and of dipoles belong to the models that have them",
             choices=(
                 "ef",
                 "weighted",
@@ -37,11 +36,7 @@ LOSS = FlagGroup(
                 "l1l2energyforces",
             ),
             later_values={
-                "fermi_weighted_evidential": _VARIANTS,
-                "fermi_weighted_uncertainty": _VARIANTS,
-                "dipole": _DIPOLES,
-                "energy_forces_dipole": _DIPOLES,
-                "dipole_polar": _DIPOLES,
+                "dipole_polar": _DIELECTRIC,
                 "l1l2energyforces": "losses of mace-torch 0.3.16",
             },
         ),
@@ -85,21 +80,21 @@ LOSS = FlagGroup(
             "the same in stage two",
             limit=NOT_NEGATIVE,
         ),
-        Flag("--dipole_weight", float, 1.0, "weight of the dipole", later=_DIPOLES),
+        Flag("--dipole_weight", float, 1.0, "weight of the dipole", limit=NOT_NEGATIVE),
         Flag(
             "--swa_dipole_weight --stage_two_dipole_weight",
             float,
             1.0,
             "the same in stage two",
-            later=_DIPOLES,
+            limit=NOT_NEGATIVE,
         ),
-        Flag("--polarizability_weight", float, 1.0, "weight of the polarisability", later=_DIPOLES),
+        Flag("--polarizability_weight", float, 1.0, "weight of the polarisability", later=_DIELECTRIC),
         Flag(
             "--swa_polarizability_weight --stage_two_polarizability_weight",
             float,
             1.0,
             "the same in stage two",
-            later=_DIPOLES,
+            later=_DIELECTRIC,
         ),
         Flag("--huber_delta", float, 0.01, "delta of the Huber losses", limit=POSITIVE),
     ),

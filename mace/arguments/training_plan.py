@@ -10,13 +10,25 @@ LOSS_LABELS: dict[str, tuple[str, ...]] = {
     "weighted": ("energy", "forces"),
     "forces_only": ("forces",),
     "fermi_weighted": ("energy", "forces", "potential"),
+    "fermi_weighted_uncertainty": ("energy", "forces", "potential"),
+    "fermi_weighted_evidential": ("energy", "forces", "potential"),
+    "dipole": ("dipole",),
+    "energy_forces_dipole": ("energy", "forces", "dipole"),
     "stress": ("energy", "forces", "stress"),
     "virials": ("energy", "forces", "virials"),
     "huber": ("energy", "forces", "stress"),
     "universal": ("energy", "forces", "stress"),
 }
 # Losses that keep their form in stage two; every other one becomes the plain energy and force loss.
-_KEPT_IN_STAGE_TWO = ("fermi_weighted", "stress", "virials", "universal")
+_KEPT_IN_STAGE_TWO = (
+    "fermi_weighted",
+    "fermi_weighted_uncertainty",
+    "fermi_weighted_evidential",
+    "energy_forces_dipole",
+    "stress",
+    "virials",
+    "universal",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +54,7 @@ class LossPlan:
 
     @property
     def stage_two_loss(self) -> str:
-        """Name of the loss in stage two; the Fermi level stays in it."""
+        """Name of the loss in stage two; Fermi level and dipole stay in it."""
         return self.loss if self.loss in _KEPT_IN_STAGE_TWO else "weighted"
 
     @property

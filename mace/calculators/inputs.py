@@ -27,6 +27,7 @@ class ModelInputs:
         dtype: of its parameters and its inputs.
         takes_electrons: it needs the number of electrons.
         takes_charges: it needs atomic charges.
+        has_energy: it gives energies, and forces.
     """
 
     r_max: float
@@ -35,6 +36,7 @@ class ModelInputs:
     dtype: torch.dtype
     takes_electrons: bool
     takes_charges: bool
+    has_energy: bool
 
     @classmethod
     def of(cls, model: torch.nn.Module) -> ModelInputs:
@@ -50,6 +52,7 @@ class ModelInputs:
                 getattr(model, name, False) for name in ("electron_input", "use_global_state")
             ),
             takes_charges="Dipole" in getattr(model, "original_name", type(model).__name__),
+            has_energy=hasattr(model, "atomic_energies_fn"),
         )
 
     def graph(

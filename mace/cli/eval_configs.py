@@ -31,6 +31,7 @@ __all__ = ["main", "parse_args", "run"]
 _OF_FRAMES = {
     "energy": "energy",
     "potential": "potential",
+    "dipole": "dipole",
     "stress": "stress",
     "contributions": "BO_contributions",
 }
@@ -45,12 +46,12 @@ def parse_args() -> Namespace:
 def run(args: Namespace) -> None:
     """Write the frames of ``args.configs`` to ``args.output`` with what ``args.model`` says about them.
 
-    ``atoms.info`` gets ``<info_prefix>energy`` (eV), ``potential`` (Fermi level, V) where the model has one,
-    and on demand ``stress`` ((3, 3), eV/Angstrom^3; for frames whose cell has a volume) and
-    ``BO_contributions`` (eV: E0, pair repulsion, layers); ``atoms.arrays`` gets ``<info_prefix>forces``
-    (eV/Angstrom) and on demand ``node_energies`` (eV, E0 included) and ``descriptors``, which go to
-    ``atoms.info`` when they are averaged. The output appears whole or not at all, and a line says what was
-    written.
+    ``atoms.info`` gets ``<info_prefix>energy`` (eV), ``potential`` (Fermi level, V) and ``dipole`` (Debye)
+    where the model has one, and on demand ``stress`` ((3, 3), eV/Angstrom^3; for frames whose cell has a
+    volume) and ``BO_contributions`` (eV: E0, pair repulsion, layers); ``atoms.arrays`` gets
+    ``<info_prefix>forces`` (eV/Angstrom) and on demand ``node_energies`` (eV, E0 included) and
+    ``descriptors``, which go to ``atoms.info`` when they are averaged. What a model does not give is not
+    written. The output appears whole or not at all, and a line says what was written.
 
     Raises:
         InputError: files, frames or a model that cannot be used.
@@ -104,16 +105,25 @@ def _evaluated(
     """The outputs for ``frames``, of which the file has ``first`` before them: one entry a frame or atom."""
     inputs = ModelInputs.of(model)
     graphs = [
-        inputs.graph(atoms, electron_key=args.electron_key, file=args.configs, frame=index)
+        inputs.graph(
+            atoms,
+            electron_key=args.electron_key,
+            charges_key=args.charges_key,
+            file=args.configs,
+            frame=index,
+        )
         for index, atoms in enumerate(frames, start=first)
     ]
     batch = Batch.from_data_list(graphs).to(device)
+    if args.compute_stress and not inputs.has_energy:
+        raise InputError(f"--compute_stress: the model in {args.model!r} has no energy")
     outputs = model(batch.to_dict(), compute_stress=args.compute_stress)
     if args.return_contributions and outputs.get("contributions") is None:
         raise InputError(f"--return_contributions: the model in {args.model!r} does not return them")
     wanted = {
         "energy": True,
         "potential": True,
+        "dipole": True,
         "forces": True,
         "stress": args.compute_stress,
         "contributions": args.return_contributions,

@@ -290,6 +290,13 @@ class NonLinearDipoleReadoutBlock(torch.nn.Module):
         self.linear_1 = Linear(o3.Irreps(irreps_in), self.irreps_nonlin, cueq_config=cueq_config)
         self.linear_2 = Linear(self.equivariant_nonlin.irreps_out, self.irreps_out, cueq_config=cueq_config)
 
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        for name, constant in self.equivariant_nonlin.state_dict().items():  # e3nn 0.4 has none there
+            state_dict.setdefault(f"{prefix}equivariant_nonlin.{name}", constant)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
     def forward(self, x: Tensor, heads: Tensor | None = None) -> Tensor:
         """[n_atoms, irreps_in.dim] -> [n_atoms, 3], or [n_atoms, 4] with the energy first."""
         return self.linear_2(self.equivariant_nonlin(self.linear_1(x)))

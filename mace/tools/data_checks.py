@@ -8,7 +8,7 @@ import ase.data
 
 from mace.arguments.plans import HeadPlan, TrainPlan
 from mace.data import Configuration
-from mace.data.labels import ELECTRON, LABELS_BY_NAME, POTENTIAL, Label
+from mace.data.labels import CHARGES, DIPOLE, ELECTRON, LABELS_BY_NAME, POTENTIAL, Label
 from mace.data.readers import LabelledFile
 from mace.exceptions import InputError
 
@@ -24,13 +24,19 @@ def contributes(
 
 
 def check_labels(file: LabelledFile, plan: TrainPlan, *, training: bool) -> None:
-    """Refuse a file without any label of a quantity in the loss, or with frames an electron model can't take.
+    """Refuse a file without any label of a quantity in the loss, or with frames that the model can't take.
 
-    A validation or test file without any Fermi level can be used: its error is not available then.
+    Those lack the number of electrons or, for dipole models, the dipole. All frames have charges, or none
+    does, which makes them zero. A validation or test file without any Fermi level can be used: its error is
+    not available then.
     """
     required = plan.loss.required_labels(stage_two=plan.stages is not None)
     names = [name for name in required if training or name != POTENTIAL.name]
     file.require(names, plan.data.empty_potential_value)
+    if plan.model.kind.has_dipole:
+        file.require_in_all(DIPOLE.name)  # it has no weight by which a frame could be left out
+        if any(configuration.has(CHARGES) for configuration in file.configurations):
+            file.require_in_all(CHARGES.name)
     if plan.model.needs_electron:
         file.require([ELECTRON.name])
         _require_electrons(file, plan.model.model)

@@ -20,12 +20,18 @@ class ErrorTerm:
         titles: what is shown with each of them: ``NAME|unit`` in log lines, a column title in tables.
         form: format of the number.
         factor: from the metric's unit to the shown one.
+        optional: not shown at all where no metric is there.
     """
 
     metrics: tuple[str, ...]
     titles: tuple[str, ...]
     form: str
     factor: float = 1000.0
+    optional: bool = False
+
+    def is_shown(self, metrics: Mapping[str, Any]) -> bool:
+        """Whether the term is part of a line or row of these metrics."""
+        return not self.optional or any(metrics.get(metric) is not None for metric in self.metrics)
 
     def show(self, metrics: Mapping[str, Any]) -> tuple[str, str]:
         """Title and formatted value, ``n/a`` in the same width if no metric is there."""
@@ -60,7 +66,12 @@ _RMSE_PER_ATOM = (
 LOG_TERMS: dict[str, tuple[ErrorTerm, ...]] = {
     "PerAtomRMSE": _RMSE_PER_ATOM,
     # The Fermi level is not multiplied by 1000: it is logged in V.
-    "Fermi_PerAtomRMSE": (*_RMSE_PER_ATOM, _logged("rmse_p", "RMSE_P|V", "8.4f", 1.0)),
+    "Fermi_PerAtomRMSE": (
+        *_RMSE_PER_ATOM,
+        _logged("rmse_p", "RMSE_P|V", "8.4f", 1.0),
+        ErrorTerm(("mean_e_unc",), ("energy_unc|eV / atom",), "8.4f", 1.0, optional=True),
+        ErrorTerm(("mean_p_unc",), ("potential_unc|V",), "8.4f", 1.0, optional=True),
+    ),
     "PerAtomRMSEstressvirials": (
         _logged("rmse_e_per_atom", "RMSE_E_per_atom|meV"),
         _RMSE_F,

@@ -54,9 +54,10 @@ def error_line(
     phase = "Initial" if epoch is None else f"Epoch {epoch}"
     parts = [f"{phase}: head: {head}", f"loss={valid_loss:8.8f}"]
     for term in terms_of(LOG_TERMS, log_errors):
-        title, value = term.show(metrics)
-        name, _, unit = title.partition("|")
-        parts.append(f"{name}={value} {unit}")
+        if term.is_shown(metrics):
+            title, value = term.show(metrics)
+            name, _, unit = title.partition("|")
+            parts.append(f"{name}={value} {unit}")
     return ", ".join(parts)
 
 

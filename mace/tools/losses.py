@@ -10,8 +10,12 @@ from torch import nn
 from mace.arguments.plans import LossPlan, TrainPlan
 from mace.arguments.training_plan import LOSS_LABELS
 from mace.modules.loss import (
+    DipoleSingleLoss,
     FermiWeightedEnergyForcesLoss,
+    FermiWeightedEnergyForcesLossEvidential,
+    FermiWeightedEnergyForcesLossUncertainty,
     UniversalLoss,
+    WeightedEnergyForcesDipoleLoss,
     WeightedEnergyForcesLoss,
     WeightedEnergyForcesStressLoss,
     WeightedEnergyForcesVirialsLoss,
@@ -24,6 +28,10 @@ _LOSSES: dict[str, Callable[..., nn.Module]] = {
     "weighted": WeightedEnergyForcesLoss,
     "forces_only": WeightedForcesLoss,
     "fermi_weighted": FermiWeightedEnergyForcesLoss,
+    "fermi_weighted_uncertainty": FermiWeightedEnergyForcesLossUncertainty,
+    "fermi_weighted_evidential": FermiWeightedEnergyForcesLossEvidential,
+    "dipole": DipoleSingleLoss,
+    "energy_forces_dipole": WeightedEnergyForcesDipoleLoss,
     "stress": WeightedEnergyForcesStressLoss,
     "virials": WeightedEnergyForcesVirialsLoss,
     "huber": WeightedHuberEnergyForcesStressLoss,
@@ -35,8 +43,8 @@ _HUBER_LOSSES = ("huber", "universal")
 def build_loss(plan: LossPlan, *, stage_two: bool = False) -> nn.Module:
     """The loss of a stage.
 
-    In stage two the Fermi, stress, virials and universal losses keep their form, every other one becomes the
-    plain energy and force loss; the weights are those of stage two.
+    In stage two the Fermi, dipole, stress, virials and universal losses keep their form, every other one
+    becomes the plain energy and force loss; the weights are those of stage two.
     """
     name = plan.stage_two_loss if stage_two else plan.loss
     arguments = {
@@ -62,12 +70,12 @@ def stage_two_text(plan: TrainPlan) -> str:
 def requested_outputs(plan: TrainPlan) -> dict[str, bool]:
     """Which outputs the model is asked for in training and evaluation; the log names them."""
     outputs = {
-        "energy": True,
+        "energy": plan.model.kind.has_energy,
         "potential": plan.model.compute_potential,
         "forces": plan.model.compute_forces,
         "virials": plan.model.compute_virials,
         "stress": plan.model.compute_stress,
-        "dipoles": False,
+        "dipoles": plan.model.kind.has_dipole,
     }
     asked = ", ".join(name for name, wanted in outputs.items() if wanted)
     logging.info(f"During training the following quantities will be reported: {asked}")

@@ -1,7 +1,8 @@
 """Errors of a model over a set of configurations that may be spread over several processes.
 
 Every label that a set holds is compared once, whatever the batches and the number of processes; what has no
-label does not count. Processes exchange sums and the largest few percent of the errors, never all of them.
+label does not count. Processes exchange sums and the largest few percent of the errors, never all of them;
+of predicted uncertainties, one number for each configuration.
 """
 
 from __future__ import annotations
@@ -123,6 +124,7 @@ class MetricsAccumulator:
         self._loss_fn = loss_fn
         self._loss_sums: dict[str, tuple[float, float]] = {}  # of value * count, of counts
         self._samples: dict[str, ErrorSample] = {}
+        self._sigmas: dict[str, list[np.ndarray]] = {}
 
     def update(self, batch: Any, output: Mapping[str, Tensor | None]) -> None:
         """Add a batch of labelled graphs and what the model predicts for them."""
@@ -133,6 +135,9 @@ class MetricsAccumulator:
             self._loss_sums[name] = (total + value * count, counted + count)
         for quantity in _QUANTITIES:
             quantity.compare(batch, output, self._samples)
+        for short, key in _LOG_VARIANCES.items():
+            if output.get(key) is not None:
+                self._sigmas.setdefault(short, []).append(_numbers(torch.exp(0.5 * output[key])))
 
     def compute(self, ranks: Ranks) -> tuple[float, Metrics]:
         """Loss and metrics, the same on every process. All must call this.
@@ -146,7 +151,24 @@ class MetricsAccumulator:
         metrics: Metrics = {"loss": loss}
         for quantity in _QUANTITIES:
             metrics.update(quantity.report(statistics))
+        for short in _LOG_VARIANCES:
+            sigmas = np.concatenate(ranks.gather(_joined(self._sigmas.get(short, []))))
+            metrics.update(_uncertainty_metrics(short, sigmas))
         return loss, metrics
+
+
+def _uncertainty_metrics(short: str, sigmas: np.ndarray) -> Metrics:
+    """How large the predicted standard deviations are, one number a configuration; nothing without any."""
+    if not sigmas.size:
+        return {}
+    statistics = {
+        "mean": sigmas.mean(),
+        "std": sigmas.std(),
+        "max": sigmas.max(),
+        "min": sigmas.min(),
+        "q95": np.percentile(sigmas, 95),
+    }
+    return {f"{name}_{short}_unc": float(value) for name, value in statistics.items()}
 
 
 def counted_terms(
@@ -222,6 +244,9 @@ class _Quantity:
                 found[pattern.format(self.short)] = getattr(values, _STATISTIC[pattern.partition("_{}")[0]])
         return found
 
+
+# Names of the logarithms of variances in outputs: of the energy per atom, eV^2, and of the Fermi level, V^2.
+_LOG_VARIANCES = {"e": "energy_logvar", "p": "potential_logvar"}
 
 _STATISTIC = {
     "mae": "mae",

@@ -10,47 +10,75 @@ import torch
 from torch import nn
 
 from mace.arguments.plans import ModelPlan
-from mace.modules import ScaleShiftMACE
+from mace.modules import AtomicDipolesMACE, BOTNet, EnergyDipolesMACE, ScaleShiftBOTNet, ScaleShiftMACE
 from mace.tools.statistics import Statistics
 from mace.tools.torch_tools import default_dtype
 
-# Gain of the Fermi-level readout's first layer. Its input, the mean over atoms of a new trunk's scalars, is
-# small (root mean square 0.005 on tests/data): with torch's start the layer's biases drown it.
+# Gain of the first layer of the readouts of graphs: of the Fermi level and of uncertainties. Their input, the
+# mean over atoms of a new trunk's scalars, is small (root mean square 0.005 on tests/data): with torch's
+# start the layer's biases drown it. The global state, where there is one, is of order 1 and needs no gain.
 READOUT_GAIN = 100.0
+_READOUTS = (
+    "potential_output_layer",
+    "potential_logvar_output_layer",
+    "energy_logvar_output_layer",
+    "potential_evidential_output_layer",
+    "energy_evidential_output_layer",
+)
+_FERMI_OPTIONS: dict[str, dict[str, bool]] = {
+    "FermiMACE": {"electron_input": True},
+    "FermiMACE_2": {"use_global_state": True},
+    "FermiMACE_uncertainty": {"electron_input": True, "pred_uncertainty": True},
+    "FermiMACE_evidential": {"electron_input": True, "pred_evidential": True},
+}
+# Models that are not ScaleShiftMACE: their class, and which keywords of that one it lacks.
+_BOTNET_LACKS = ("correlation", "pair_repulsion", "distance_transform", "radial_type", "heads")
+_DIPOLES_LACK = ("pair_repulsion", "distance_transform", "heads")
+_OTHER_CLASSES: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
+    "BOTNet": (BOTNet, _BOTNET_LACKS),
+    "ScaleShiftBOTNet": (ScaleShiftBOTNet, _BOTNET_LACKS),
+    "AtomicDipolesMACE": (AtomicDipolesMACE, _DIPOLES_LACK),
+    "EnergyDipolesMACE": (EnergyDipolesMACE, (*_DIPOLES_LACK, "radial_type")),
+}
 
 
 def model_class_and_config(plan: ModelPlan, statistics: Statistics) -> tuple[type[nn.Module], dict[str, Any]]:
     """The class behind a model name and the keywords of its constructor, all of them plain JSON values.
 
-    All names of the command line are one class: ``MACE`` has no shift, ``ScaleShiftMACE`` shifts by the mean
-    interaction energy per atom, ``FermiMACE`` has the electron number as input and the Fermi level as output.
+    ``MACE``, ``ScaleShiftMACE`` and the Fermi models are one class: ``MACE`` has no shift, ``ScaleShiftMACE``
+    shifts by the mean interaction energy per atom, the Fermi models have the electron number as input and the
+    Fermi level as output. The others are classes of their own.
     """
-    config = _architecture(plan, statistics)
-    shift = statistics.mean if plan.model == "ScaleShiftMACE" else np.zeros_like(statistics.mean)
-    config.update(atomic_inter_scale=statistics.std.tolist(), atomic_inter_shift=shift.tolist())
-    if plan.needs_electron:
-        config.update(electron_input=True, mean_electron=statistics.mean_electron)
+    cls, lacking = _OTHER_CLASSES.get(plan.model, (ScaleShiftMACE, ()))
+    config = {key: value for key, value in _architecture(plan, statistics).items() if key not in lacking}
+    if not plan.kind.has_energy:
+        config.update(atomic_energies=None)
+    if plan.kind.has_scale:
+        shift = statistics.mean if plan.kind.has_shift else np.zeros_like(statistics.mean)
+        config.update(atomic_inter_scale=statistics.std.tolist(), atomic_inter_shift=shift.tolist())
     if plan.has_potential:
-        config.update(potential_output=True, mean_potential=statistics.mean_potential)
-    return ScaleShiftMACE, config
+        config.update(potential_output=True, **_FERMI_OPTIONS[plan.model])
+        config.update(mean_electron=statistics.mean_electron, mean_potential=statistics.mean_potential)
+    return cls, config
 
 
 def build_model(cls: type[nn.Module], config: dict[str, Any], dtype: torch.dtype | str) -> nn.Module:
     """Build a model to train, floating-point tensors of ``dtype``; torch's default dtype is restored."""
     with default_dtype(dtype):
         model = cls(**config)
-    if config.get("potential_output"):
-        _start_readout(model.potential_output_layer)
+    for name, layers in model.named_children():
+        if name in _READOUTS:
+            _start_readout(layers, 1.0 if config.get("use_global_state") else READOUT_GAIN)
     return model
 
 
 @torch.no_grad()
-def _start_readout(layers: nn.Sequential) -> None:
-    """Start at exactly the mean Fermi level, the last bias, and with a first layer that sees its input.
+def _start_readout(layers: nn.Sequential, gain: float) -> None:
+    """Start at exactly the last bias, for the Fermi level its mean, with a first layer that sees its input.
 
     The random last layer of torch's start would send the large error of the first steps into the trunk.
     """
-    layers[0].weight.mul_(READOUT_GAIN)
+    layers[0].weight.mul_(gain)
     layers[-1].weight.zero_()
 
 

@@ -169,9 +169,7 @@ def get_avg_num_neighbors(
 
 
 def get_loss_fn(args: Namespace, dipole_only: bool, compute_dipole: bool) -> nn.Module:
-    """The loss of stage one."""
-    if dipole_only or compute_dipole:
-        raise InputError("losses of dipole models are not built yet")
+    """The loss of stage one; ``args`` says whether it is of dipoles."""
     return build_loss(TrainPlan.from_namespace(args).loss)
 
 
@@ -199,7 +197,7 @@ def get_swa(
 ) -> tuple[SWAContainer | None, list[bool]]:
     """Stage two; ``swas``, the stages that are evaluated at the end, gains one."""
     if dipole_only:
-        raise InputError("stage two of dipole models is not built yet")
+        raise InputError("models of dipoles alone have no stage two")
     plan = TrainPlan.from_namespace(args)
     stage_two = build_stage_two(optimizer, build_loss(plan.loss, stage_two=True), plan.stages)
     if stage_two is not None:

@@ -46,7 +46,7 @@ def measure(heads: Sequence[HeadData], graphs: RunGraphs, plan: TrainPlan, ranks
         InputError: on every rank, if a number cannot be had from these data.
     """
     logging.info(f"Atomic Numbers used: {graphs.z_table.zs}")
-    energies = [_energies_of(head, graphs.z_table) for head in heads]
+    energies = [_energies_of(head, graphs.z_table) if plan.model.kind.has_energy else {} for head in heads]
     avg_num_neighbors = _average_num_neighbors(graphs, plan.data, ranks)
     scaling = plan.model.scaling
     means = [_mean(head, by_element, scaling) for head, by_element in zip(heads, energies, strict=True)]

@@ -2,10 +2,11 @@
 
 usage: python make_tiny.py OUT.xyz N SEED [key=value ...]
 keys: nmin=3 nmax=6 box=8.0 pbc=TTT cp=1 stress=0 electron_missing=0 potential_every=1
-      isolated=0 head= shift=0
+      isolated=0 head= shift=0 dipole=0 charges=0
 
 Hydrogen and oxygen atoms with a Morse potential that depends on a net number of electrons q and is cut off
-smoothly at 4 Angstrom: forces, stress and Fermi level are exact derivatives of the energy.
+smoothly at 4 Angstrom: forces, stress and Fermi level are exact derivatives of the energy. On demand charges
+0.4 (H) and -0.8 (O), and a dipole: the one of the charges and something of the directions of the neighbours.
 """
 
 import math
@@ -15,6 +16,7 @@ import sys
 DEPTH, STEEPNESS, LENGTH, CUTOFF = 0.8, 1.7, 1.4, 4.0  # eV, 1/Angstrom, Angstrom, Angstrom
 FERMI_LEVEL, STIFFNESS = -4.0, 1.5  # V at q = 0, V per electron
 E0 = {"H": -1.0, "O": -2.0}  # eV
+CHARGES = {"H": 0.4, "O": -0.8}  # e
 
 
 def cut_off(r):
@@ -55,13 +57,29 @@ def label(positions, q, box=8.0, pbc="TTT"):
     return energy, forces, fermi, [[x / box**3 for x in row] for row in strain]
 
 
+def dipole_of(species, positions):
+    """Dipole moment, Debye."""
+    dipole = [0.0, 0.0, 0.0]
+    for s, p in zip(species, positions, strict=True):
+        dipole = [d + 4.80320471 * CHARGES[s] * x for d, x in zip(dipole, p, strict=True)]
+        for other in positions:
+            r = math.dist(p, other)
+            if 0 < r < CUTOFF:
+                for k in range(3):
+                    dipole[k] += CHARGES[s] * cut_off(r)[0] * (other[k] - p[k]) / r
+    return dipole
+
+
 def comment_line(species, positions, q, t, options, extra=""):
     """The comment line of frame ``t``, and its forces."""
     box, pbc = float(options.get("box", 8.0)), options.get("pbc", "TTT")
     energy, forces, fermi, stress = label(positions, q, box, pbc)
     energy += sum(E0[s] for s in species)
     line = f'Lattice="{box} 0 0 0 {box} 0 0 0 {box}" '
-    line += f"Properties=species:S:1:pos:R:3:REF_forces:R:3 REF_energy={energy:.10f} "
+    charges = ":REF_charges:R:1" if int(options.get("charges", 0)) else ""
+    line += f"Properties=species:S:1:pos:R:3:REF_forces:R:3{charges} REF_energy={energy:.10f} "
+    if int(options.get("dipole", 0)):
+        line += 'REF_dipole="{:.10f} {:.10f} {:.10f}" '.format(*dipole_of(species, positions))
     if int(options.get("cp", 1)):
         if t >= int(options.get("electron_missing", 0)):
             line += f"electron={q:.6f} "
@@ -81,7 +99,8 @@ def write_frame(file, species, positions, q, t, options, extra=""):
     line, forces = comment_line(species, positions, q, t, options, extra)
     file.write(f"{len(species)}\n{line}\n")
     for s, p, f in zip(species, positions, forces, strict=True):
-        file.write(s + "".join(f" {x:16.10f}" for x in p + f) + "\n")
+        charge = [CHARGES[s]] if int(options.get("charges", 0)) else []
+        file.write(s + "".join(f" {x:16.10f}" for x in p + f + charge) + "\n")
 
 
 def place_atoms(rnd, n):

@@ -13,6 +13,7 @@ from mace.arguments import (
     check_float_or_none,
     str2bool,
 )
+from mace.arguments.model_flags import TWO_BODY_BLOCKS
 from mace.exceptions import InputError
 
 UPSTREAM = json.loads((Path(__file__).parent / "upstream_flags.json").read_text())
@@ -56,8 +57,8 @@ DIFFERENT = {
 ADDED_CHOICES = {
     "--error_table": {"DipolePolarRMSE"},
     "--model": {"PolarMACE", "MACELES", "AtomicDielectricMACE"},
-    "--interaction": {"RealAgnosticResidualNonLinearInteractionBlock"},
-    "--interaction_first": {"RealAgnosticResidualNonLinearInteractionBlock"},
+    "--interaction": {"RealAgnosticResidualNonLinearInteractionBlock", *TWO_BODY_BLOCKS},
+    "--interaction_first": {"RealAgnosticResidualNonLinearInteractionBlock", *TWO_BODY_BLOCKS},
     "--loss": {"dipole_polar", "l1l2energyforces"},
 }
 # A21: flags of a sampler that upstream parses and never runs.

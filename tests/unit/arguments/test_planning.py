@@ -97,8 +97,10 @@ def test_errors_without_the_fermi_level_are_said_to_be():
 
 
 def test_a_choice_that_is_not_built_names_those_that_are():
-    message = refused("--model=FermiMACE_evidential")
-    assert message.endswith("choose one of MACE, FermiMACE, ScaleShiftMACE")
+    message = refused("--model=MACELES")
+    assert message.endswith(
+        "FermiMACE_2, ScaleShiftMACE, ScaleShiftBOTNet, AtomicDipolesMACE, EnergyDipolesMACE"
+    )
 
 
 def test_d19_loss_ef_has_weights_of_1():
@@ -302,16 +304,10 @@ NOT_BUILT = [
     "--lora=True",
     "--pt_train_file=mp",
     "--freeze=1",
-    "--model=BOTNet",
-    "--model=FermiMACE_2",
-    "--model=FermiMACE_uncertainty",
-    "--model=FermiMACE_evidential",
-    "--model=AtomicDipolesMACE",
     "--model=PolarMACE",
-    "--loss=dipole",
-    "--loss=fermi_weighted_evidential",
     "--loss=l1l2energyforces",
-    "--error_table=DipoleRMSE",
+    "--error_table=DipolePolarRMSE",
+    "--loss=dipole_polar",
     "--interaction=RealAgnosticResidualNonLinearInteractionBlock",
     "--launcher=slurm",
     "--launcher=mpi",
@@ -435,3 +431,112 @@ def test_heads_with_files_of_indices():
     assert plan_of(heads).data.indices_names == ("b",)
     assert plan_of().data.indices_names == (None,)
     assert plan_of("--valid_file=v.xyz").data.indices_names == ()
+
+
+# ---- what models and losses ask of each other
+
+FERMI_LOSSES = {
+    "FermiMACE": "fermi_weighted",
+    "FermiMACE_2": "fermi_weighted",
+    "FermiMACE_uncertainty": "fermi_weighted_uncertainty",
+    "FermiMACE_evidential": "fermi_weighted_evidential",
+}
+
+
+@pytest.mark.parametrize("model", FERMI_LOSSES)
+@pytest.mark.parametrize("loss", [*sorted(set(FERMI_LOSSES.values())), "weighted"])
+def test_fermi_models_are_trained_by_the_loss_of_all_their_outputs(model, loss):
+    given = (f"--model={model}", f"--loss={loss}")
+    if loss == FERMI_LOSSES[model]:
+        plan = plan_of(*given)
+        assert plan.model.needs_electron and plan.model.compute_potential
+        assert plan.loss.stage_two_loss == loss
+    else:
+        assert f"use --loss={FERMI_LOSSES[model]}" in refused(*given)
+
+
+def test_models_of_dipoles_alone():
+    plan = plan_of("--model=AtomicDipolesMACE", "--loss=dipole")
+    assert plan.report.error_table == "DipoleRMSE" and not plan.model.compute_forces
+    assert plan.model.MLP_irreps == "16x0e+16x1o" and plan.model.scaling == "no_scaling"
+    assert plan.model.interaction_first == "RealAgnosticInteractionBlock"
+    assert plan_of("--model=AtomicDipolesMACE", "--loss=dipole", "--error_table=DipoleMAE").report
+    assert plan.loss.required_labels() == ("dipole",)
+
+
+def test_models_of_energies_and_dipoles():
+    plan = plan_of(
+        "--model=EnergyDipolesMACE", "--loss=energy_forces_dipole", "--swa", "--MLP_irreps=4x1o+8x0e"
+    )
+    assert plan.report.error_table == "EnergyDipoleRMSE" and plan.model.MLP_irreps == "8x0e+4x1o"
+    assert plan.loss.stage_two_loss == "energy_forces_dipole"
+
+
+@pytest.mark.parametrize("model", ["BOTNet", "ScaleShiftBOTNet"])
+def test_botnet_has_blocks_of_its_own(model):
+    plan = plan_of(f"--model={model}")
+    assert plan.model.interaction_first == "AgnosticNonlinearInteractionBlock"
+    assert plan.model.interaction == "AgnosticResidualNonlinearInteractionBlock"
+    other = "ResidualElementDependentInteractionBlock"
+    plan = plan_of(f"--model={model}", f"--interaction={other}", f"--interaction_first={other}")
+    assert plan.model.interaction == plan.model.interaction_first == other
+
+
+DIPOLES = ("--model=AtomicDipolesMACE", "--loss=dipole")
+BOTH = ("--model=EnergyDipolesMACE", "--loss=energy_forces_dipole")
+TWO_HEADS = "--heads={'a': {'train_file': 't.xyz'}, 'b': {'train_file': 't.xyz'}}"
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        (["--loss=dipole"], "--loss=dipole contradicts --model=MACE, which has no dipole"),
+        (["--loss=energy_forces_dipole"], "contradicts --model=MACE, which has no dipole"),
+        (
+            ["--model=AtomicDipolesMACE"],
+            "--loss=weighted contradicts --model=AtomicDipolesMACE, which has no en",
+        ),
+        (
+            [BOTH[0]],
+            "--loss=weighted does not fit --model=EnergyDipolesMACE: use --loss=energy_forces_dipole",
+        ),
+        ([BOTH[0], "--loss=dipole"], "--loss=dipole does not fit --model=EnergyDipolesMACE"),
+        ([*DIPOLES, "--error_table=TotalMAE"], "use --error_table=DipoleRMSE or DipoleMAE"),
+        (["--error_table=DipoleMAE"], "--error_table=DipoleMAE contradicts --model=MACE"),
+        ([*DIPOLES, "--swa"], "--swa contradicts --loss=dipole"),
+        ([*DIPOLES, "--compute_stress=True"], "--compute_stress=True contradicts --model=AtomicDipolesMACE"),
+        (
+            [*DIPOLES, "--MLP_irreps=8x0e"],
+            "--MLP_irreps='8x0e' must be scalars and vectors: write e.g. 16x0e",
+        ),
+        ([*DIPOLES, "--max_L=0"], "has no vectors, from which --model=AtomicDipolesMACE reads dipoles"),
+        ([*DIPOLES, "--dipole_weight=0"], "--loss=dipole has no term"),
+        ([*BOTH, "--radial_type=gaussian"], "--radial_type=gaussian contradicts --model=EnergyDipolesMACE"),
+        (["--model=BOTNet", "--pair_repulsion"], "--pair_repulsion=True contradicts --model=BOTNet"),
+        (
+            ["--model=BOTNet", "--interaction=RealAgnosticInteractionBlock"],
+            "--interaction=RealAgnosticInteractionBlock contradicts --model=BOTNet",
+        ),
+        (
+            ["--interaction_first=AgnosticNonlinearInteractionBlock"],
+            "--interaction_first=AgnosticNonlinearInteractionBlock contradicts --model=MACE",
+        ),
+        (["--model=BOTNet", TWO_HEADS], "--model=BOTNet has one head, and --heads names 2"),
+    ],
+)
+def test_models_refuse_what_they_cannot_do(given, complaint):
+    message = refused(*given)
+    assert complaint in message and "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (["--model=BOTNet", "--correlation=2"], "--correlation has no effect: BOTNet has no products"),
+        (["--model=BOTNet", "--std=2"], "--std has no effect: --model=BOTNet has no scale"),
+        (["--model=BOTNet", "--scaling=std_scaling"], "--scaling has no effect: the model has no scale"),
+        (["--dipole_weight=2"], "--dipole_weight has no effect: --loss=weighted lacks it"),
+    ],
+)
+def test_flags_that_a_model_does_not_use_are_named(given, text):
+    assert text in [message for message, _ in plan_of(*given).messages]

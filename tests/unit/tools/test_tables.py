@@ -45,6 +45,12 @@ def test_the_fermi_line_is_the_documented_one():
     )
 
 
+def test_a12_predicted_uncertainties_have_units_and_are_shown_where_there_are_some():
+    metrics = {**METRICS, "mean_e_unc": 0.0125, "mean_p_unc": 0.25}
+    line = error_line(1.0, metrics, "Fermi_PerAtomRMSE", 1, "h")
+    assert line.endswith("RMSE_P=  2.6268 V, energy_unc=  0.0125 eV / atom, potential_unc=  0.2500 V")
+
+
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
@@ -87,7 +93,7 @@ def test_virials_stand_in_for_a_missing_stress():
 @pytest.mark.parametrize("kind", LOG_TERMS)
 def test_a11_missing_errors_show_as_not_available(kind):
     line = error_line(1.0, {}, kind, 0, "h")
-    assert line.count("n/a") == len(LOG_TERMS[kind])
+    assert line.count("n/a") == sum(not term.optional for term in LOG_TERMS[kind])
     assert "RMSE_P=     n/a V" in line or kind != "Fermi_PerAtomRMSE"
 
 

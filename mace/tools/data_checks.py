@@ -37,13 +37,12 @@ def check_labels(file: LabelledFile, plan: TrainPlan, *, training: bool) -> None
 
 
 def _require_electrons(file: LabelledFile, model: str) -> None:
-    without = [configuration for configuration in file.configurations if not configuration.has(ELECTRON)]
+    without = [configuration for configuration in file.outlines if not configuration.has(ELECTRON)]
     if without:
+        place, flag = file.sought(ELECTRON)
         raise InputError(
             f"{_frames(without)} of '{file.path}' {'has' if len(without) == 1 else 'have'} no electron "
-            "number (key "
-            f"'{file.keys[ELECTRON.name]}' in {ELECTRON.place}, {ELECTRON.flag}): {model} needs one for "
-            "every frame"
+            f"number (key {place}, {flag}): {model} needs one for every frame"
         )
 
 

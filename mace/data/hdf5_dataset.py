@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import h5py
 import torch
@@ -52,6 +53,7 @@ class HDF5Dataset(Dataset[AtomicData]):
         heads: names of the model's heads.
         head: the head of every graph; without it the stored one, which must be among ``heads``.
         empty_potential_value: a potential that is this number is no label, V.
+        dtype: of floating point tensors: that of the file unless another is asked for.
 
     Attributes:
         drop_last: what the file says of itself to upstream's loaders; a run of ours evaluates every graph.
@@ -69,11 +71,12 @@ class HDF5Dataset(Dataset[AtomicData]):
         heads: Sequence[str] | None = None,
         head: str | None = None,
         empty_potential_value: float | None = None,
+        dtype: torch.dtype = torch.float64,
     ) -> None:
         self._file = HDF5File(file_path)
         self.drop_last = self._file.drop_last
         self._r_max, self._z_table, self._heads, self._head = r_max, z_table, heads, head
-        self._empty_potential_value = empty_potential_value
+        self._empty_potential_value, self._dtype = empty_potential_value, dtype
 
     def __len__(self) -> int:
         return len(self._file)
@@ -88,27 +91,18 @@ class HDF5Dataset(Dataset[AtomicData]):
             cutoff=self._r_max,
             heads=self._heads,
             empty_potential_value=self._empty_potential_value,
+            dtype=self._dtype,
         )
 
 
 def dataset_from_sharded_hdf5(
-    files: str | Path,
-    z_table: AtomicNumberTable,
-    r_max: float,
-    *,
-    heads: Sequence[str] | None = None,
-    head: str | None = None,
-    empty_potential_value: float | None = None,
+    files: str | Path, z_table: AtomicNumberTable, r_max: float, **settings: Any
 ) -> ConcatDataset[AtomicData]:
-    """The graphs of all HDF5 files of a folder, one file after the other: see :class:`HDF5Dataset`."""
-    return ConcatDataset(
-        [
-            HDF5Dataset(
-                file, r_max, z_table, heads=heads, head=head, empty_potential_value=empty_potential_value
-            )
-            for file in files_of(files)
-        ]
-    )
+    """The graphs of all HDF5 files of a folder, one file after the other.
+
+    ``settings`` are the keywords of :class:`HDF5Dataset`; it raises what that does.
+    """
+    return ConcatDataset([HDF5Dataset(file, r_max, z_table, **settings) for file in files_of(files)])
 
 
 def save_dataset_as_HDF5(dataset: Sequence[AtomicData], out_name: str | Path) -> None:  # noqa: N802

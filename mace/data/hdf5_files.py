@@ -6,6 +6,7 @@ import os
 import re
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import h5py
@@ -45,16 +46,18 @@ class HDF5File:
         self._handle: h5py.File | None = None
         self._process = 0
         handle = self._open()
-        self.drop_last = bool(handle.attrs.get("drop_last", False))
-        self._own = self._is_own(handle)
-        names = sorted((name for name in handle if name.startswith("config_batch_")), key=natural_order)
+        with _damage_is_named(self.path, "its structure"):
+            self.drop_last = bool(handle.attrs.get("drop_last", False))
+            self._own = self._is_own(handle)
+            names = sorted((name for name in handle if name.startswith("config_batch_")), key=natural_order)
+            sizes = [len(handle[name]) for name in names]
         if not names:
             raise InputError(
                 f"data file {self.path!r} is an HDF5 file without configurations of mace_prepare_data: it "
                 f"holds {', '.join(sorted(handle)[:5]) or 'nothing'}"
             )
         self._batches = names
-        self._ends = np.cumsum([len(handle[name]) for name in names]).tolist()  # batches may differ in size
+        self._ends = np.cumsum(sizes).tolist()  # batches may differ in size
 
     def __len__(self) -> int:
         return int(self._ends[-1])
@@ -82,17 +85,9 @@ class HDF5File:
         batch = bisect_right(self._ends, index)
         within = index - (self._ends[batch - 1] if batch else 0)
         name = f"{self._batches[batch]}/config_{within}"
-        try:
+        with _damage_is_named(self.path, name):
             frame = StoredFrame(self._open()[name], own=self._own, file=self.path, frame=index)
             return frame.outline() if outline else frame.configuration()
-        except InputError:
-            raise
-        except (KeyError, OSError, RuntimeError, ValueError, TypeError, AttributeError) as error:
-            # h5py raises any of these for bytes that it can't follow, or for a group where numbers should be.
-            reason = " ".join(str(error).split())
-            raise InputError(
-                f"data file {self.path!r} is damaged: {name} cannot be read ({reason})"
-            ) from error
 
     def _open(self) -> h5py.File:
         """The open file of this process: one that a fork has inherited is not used."""
@@ -112,6 +107,19 @@ class HDF5File:
                 f"{VERSION}: use a newer release of cp-mace, or prepare the data again"
             )
         return True
+
+
+@contextmanager
+def _damage_is_named(path: str, what: str) -> Iterator[None]:
+    """Say in one line what of a file can't be read."""
+    try:
+        yield
+    except InputError:
+        raise
+    except (KeyError, OSError, RuntimeError, ValueError, TypeError, AttributeError) as error:
+        # h5py raises any of these for bytes that it can't follow, or for a group where numbers should be.
+        reason = " ".join(str(error).split())
+        raise InputError(f"data file {path!r} is damaged: {what} can't be read ({reason})") from error
 
 
 def open_file(path: str) -> h5py.File:

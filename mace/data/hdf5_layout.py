@@ -64,9 +64,9 @@ class StoredFrame:
     """
 
     def __init__(self, group: h5py.Group, *, own: bool, file: str, frame: int) -> None:
-        self._group, self._own, self._file, self._frame = group, own, file, frame
-        self._labels = group.get("properties", group)
-        self._weights = group.get("property_weights", group)
+        self._group, self._own, self._file, self._frame = group.id, own, file, frame
+        self._labels = _inner(self._group, b"properties")
+        self._weights = _inner(self._group, b"property_weights")
         self._origin = describe_origin(file, frame)
 
     def configuration(self) -> Configuration:
@@ -97,7 +97,7 @@ class StoredFrame:
         return numbers.astype(np.int64)
 
     def _made(self, numbers: np.ndarray, labels: dict[Label, Any], **geometry: Any) -> Configuration:
-        weights = {
+        weights: dict[str, Any] = {
             label.weight: 0.0 if value is None else self._weight(label)
             for label, value in labels.items()
             if label.weight is not None
@@ -138,16 +138,15 @@ class StoredFrame:
         return value
 
     @staticmethod
-    def _value(group: h5py.Group, name: str) -> Any:
-        dataset = group.get(name)
-        return unpack_value(dataset[()]) if isinstance(dataset, h5py.Dataset) else None
+    def _value(group: h5py.h5g.GroupID, name: str) -> Any:
+        return _read(_open(group, name))
 
     def _has(self, label: Label) -> bool:
         """Whether there is a label; reads it only where its numbers have to tell."""
-        dataset = self._labels.get(label.name)
+        dataset = _open(self._labels, label.name)
         if dataset is None or dataset.dtype.kind not in "fiu":  # texts are None
             return False
-        return self._own or not self._stands_for_nothing(label, dataset[()])
+        return self._own or not self._stands_for_nothing(label, _read(dataset))
 
     def _parsed(self, label: Label, n_atoms: int) -> float | np.ndarray | None:
         value = self._value(self._labels, label.name)
@@ -169,6 +168,28 @@ class StoredFrame:
         name = label.name if separate else label.weight
         value = None if name is None else self._value(self._weights, name)
         return without if value is None else float(value)
+
+
+# h5py's low-level calls: for the twenty small datasets of a configuration its objects cost twice as much.
+
+
+def _inner(group: h5py.h5g.GroupID, name: bytes) -> h5py.h5g.GroupID:
+    """The group of that name in a group, the group itself if there is none."""
+    return h5py.h5g.open(group, name) if name in group else group
+
+
+def _open(group: h5py.h5g.GroupID, name: str) -> h5py.h5d.DatasetID | None:
+    encoded = name.encode()
+    return h5py.h5d.open(group, encoded) if encoded in group else None
+
+
+def _read(dataset: h5py.h5d.DatasetID | None) -> Any:
+    """The value of a dataset; None if there is none, or where it says so."""
+    if dataset is None:
+        return None
+    values = np.empty(dataset.shape, dtype=dataset.dtype)
+    dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, values)
+    return unpack_value(values[()])
 
 
 def hollow_positions(n_atoms: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +48,12 @@ class _Columns:
     def outline(self, index: int) -> Configuration:
         elements = self.elements[index].astype(np.int64)
         config_type, head, file = self.names[index]
-        values = dict(zip(_NUMBERS, self.numbers[index].tolist(), strict=True))
+        fields: dict[str, Any] = dict(zip(_NUMBERS, self.numbers[index].tolist(), strict=True))
         for label in SCALARS:
-            if np.isnan(values[label.name]):
-                values[label.name] = None
-        there = zip(ARRAYS, self.arrays[index], strict=True)
+            if math.isnan(fields[label.name]):
+                fields[label.name] = None
+        for label, is_there in zip(ARRAYS, self.arrays[index].tolist(), strict=True):
+            fields[label.name] = hollow(label, len(elements)) if is_there else None
         return Configuration(
             atomic_numbers=elements,
             positions=hollow_positions(len(elements)),
@@ -59,8 +61,7 @@ class _Columns:
             head=head,
             file=file,
             frame=int(self.frames[index]),
-            **values,
-            **{label.name: hollow(label, len(elements)) for label, is_there in there if is_there},
+            **fields,
         )
 
     def digest(self) -> str:

@@ -69,10 +69,10 @@ def read_test_folder(folder: str, head: HeadPlan, *, sharded: bool) -> dict[str,
             sets.setdefault(_SHARD.sub("", file.stem), []).append(file)
     tests: dict[str, LabelledFile] = {}
     for name, files in sets.items():
-        shown, file = _read_set(name, files, path, head)
+        shown, test = _read_set(name, files, path, head)
         if shown in tests:
             raise InputError(f"--test_dir={folder} (head {head.name}) holds two sets '{shown}': rename one")
-        tests[shown] = file
+        tests[shown] = test
     return tests
 
 

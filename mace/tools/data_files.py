@@ -80,4 +80,6 @@ def _read_set(name: str, files: list[Path], folder: Path, head: HeadPlan) -> tup
     shown = str(files[0] if len(files) == 1 else folder / name)
     stored = read_prepared(files, shown)
     inner = stored.outlines[0].head
-    return f"{name.removesuffix(f'_{inner}')}_{head.name}", stored.with_head(head.name)
+    # mace-torch 0.3.16 knows no head there and writes "Default__0.h5".
+    bare = name.removesuffix(f"_{inner}").rstrip("_")
+    return f"{bare}_{head.name}", stored.with_head(head.name)

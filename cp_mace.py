@@ -22,6 +22,11 @@ def eval_configs() -> None:
     _open("eval_configs")
 
 
+def prepare_data() -> None:
+    """Command ``mace_prepare_data``."""
+    _open("prepare_data")
+
+
 def _open(command: str) -> None:
     spec = importlib.util.find_spec("mace")
     places = [] if spec is None else [Path(place) for place in spec.submodule_search_locations or ()]

@@ -35,6 +35,8 @@ _RELATIVE: dict[tuple[str, torch.dtype], float] = {
     ("statistics", torch.float32): 1e-6,
     # Losses of the first steps against another program: last bits, multiplied a little by every step of Adam.
     ("training steps", torch.float64): 1e-11,
+    # Losses of some epochs from the same numbers in another kind of file.
+    ("same data", torch.float64): 1e-12,
     # Losses of some epochs: gradients are averaged over ranks instead of over one batch, and Adam divides by
     # their size, so differences in the last bits grow by some orders of magnitude.
     ("training over ranks", torch.float64): 1e-9,

@@ -5,7 +5,6 @@ from mace.arguments.limits import FINITE, NOT_NEGATIVE, POSITIVE
 from mace.arguments.parsing import str2bool
 
 _TUNING = "fine-tuning of foundation models"
-_HDF5 = "HDF5 data"
 _DIELECTRIC = "dielectric models"
 _EMBEDDINGS = "extra embeddings"
 
@@ -39,12 +38,22 @@ CONFIG_TYPE_WEIGHTS = Flag(
 DATA = FlagGroup(
     "data",
     (
-        Flag("--train_file", str, None, "training data, any format that ASE reads"),
-        Flag("--valid_file", str, None, "validation data; without it they are split off the training data"),
+        Flag(
+            "--train_file",
+            str,
+            None,
+            "training data: a file that ASE reads, or HDF5 (a file or folder)",
+        ),
+        Flag(
+            "--valid_file",
+            str,
+            None,
+            "validation data; without it they are split off the training data",
+        ),
         Flag("--valid_fraction", float, 0.1, "fraction split off for validation"),
         Flag("--test_file", str, None, "test data, one set for each config_type"),
-        Flag("--test_dir", str, None, "folder of test sets", later=_HDF5),
-        Flag("--multi_processed_test", str2bool, False, "test_dir holds sharded sets", later=_HDF5),
+        Flag("--test_dir", str, None, "folder of HDF5 test sets, shards of one set together"),
+        Flag("--multi_processed_test", str2bool, False, "every folder in test_dir is a test set"),
         Flag("--num_workers", int, 0, "loader processes", limit=NOT_NEGATIVE),
         Flag("--pin_memory", str2bool, True, "pin host memory in loaders"),
         Flag("--atomic_numbers", str, None, "elements of the model, a list; without it those of the data"),
@@ -56,7 +65,7 @@ DATA = FlagGroup(
             limit=FINITE,
         ),
         Flag("--std", float, None, "scale of the output; measured when not given", limit=POSITIVE),
-        Flag("--statistics_file", str, None, "statistics of prepared data", later=_HDF5),
+        Flag("--statistics_file", str, None, "statistics.json of mace_prepare_data"),
         Flag("--E0s", str, None, "energies of isolated atoms: average, a .json file, or a dict Z -> eV"),
         Flag("--keep_isolated_atoms", str2bool, False, "train on IsolatedAtom frames too"),
         Flag("--heads", str, None, "dict of heads: name -> dict of files, E0s, keys ..."),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from mace.arguments.parsing import atomic_energies_literal
+from mace.arguments.parsing import atomic_energies_literal, is_hdf5_path
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,12 @@ class HeadPlan:
     avg_num_neighbors: float  # used when compute_avg_num_neighbors is off
     compute_avg_num_neighbors: bool
 
+    @property
+    def is_prepared(self) -> bool:
+        """Whether all files are HDF5 files of mace_prepare_data."""
+        files = (self.train_file, self.valid_file, self.test_file)
+        return all(is_hdf5_path(file) for file in files if file is not None)
+
     def explicit_E0s(self) -> dict[int, float] | None:
         """Energies of isolated atoms (eV) if E0s is a dict literal, None for every other form."""
         return None if self.E0s is None else atomic_energies_literal(self.E0s)
@@ -65,6 +71,7 @@ class DataPlan:
     valid_batch_size: int
     num_workers: int
     pin_memory: bool
+    multi_processed_test: bool  # every folder in a head's test_dir is a test set
     empty_potential_value: float  # a label of this value means: no label
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Mapping
 from dataclasses import fields
@@ -83,8 +82,6 @@ def _plan_head(name: str, settings: Mapping[str, Any], where: Mapping[str, str])
         for setting in _SETTINGS
         if setting not in ("E0s", "config_type_weights", "atomic_numbers")
     }
-    for setting in ("train_file", "valid_file", "test_file"):
-        _refuse_hdf5(read[setting], where[setting])
     if read["valid_file"] is None and not FRACTION.admits(read["valid_fraction"]):
         raise InputError(f"{where['valid_fraction']} is {read['valid_fraction']}: it must be {FRACTION.text}")
     numbers = settings["atomic_numbers"]
@@ -97,11 +94,6 @@ def _plan_head(name: str, settings: Mapping[str, Any], where: Mapping[str, str])
         keys=keys,
         **read,
     )
-
-
-def _refuse_hdf5(path: str | None, where: str) -> None:
-    if path is not None and (path.endswith((".h5", ".hdf5")) or os.path.isdir(path)):
-        raise InputError(f"{where} is {path!r}: HDF5 data are not built yet: give a file that ASE reads")
 
 
 def _energies(value: Any, where: str) -> str | None:

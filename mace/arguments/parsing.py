@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import math
+import os
 from typing import Any
 
 from mace.exceptions import InputError
@@ -42,6 +43,11 @@ def bool_or_auto(value: bool | str) -> bool | None:
     if isinstance(value, str) and value.lower() == "auto":
         return None
     return str2bool(value)
+
+
+def is_hdf5_path(path: str) -> bool:
+    """Whether a path names data of mace_prepare_data: an HDF5 file, or a folder of them."""
+    return path.endswith((".h5", ".hdf5")) or os.path.isdir(path)
 
 
 def literal(text: Any, what: str) -> Any:

@@ -7,6 +7,7 @@ import json
 import logging
 from argparse import Namespace
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from mace.arguments.flags import check_values
 from mace.arguments.heads import plan_heads
 from mace.arguments.model_plan import MODEL_KINDS, ModelPlan
 from mace.arguments.model_planning import plan_model
+from mace.arguments.parsing import weights_by_name
 from mace.arguments.path_plan import PathPlan
 from mace.arguments.reconcile import Message, check_args
+from mace.arguments.statistics_file import with_statistics
 from mace.arguments.train_flags import DEFAULTS, TRAIN
 from mace.arguments.training_plan import (
     LoopPlan,
@@ -72,7 +75,7 @@ def plan_training(args: Namespace) -> dict[str, Any]:
     if args.distributed and args.launcher == "none":
         raise InputError("--distributed contradicts --launcher=none: leave out one of them")
     paths = _plan_paths(args)
-    data = _plan_data(args)
+    data = _plan_data(args, messages)
     model = plan_model(args, messages)
     _require_one_head(model, data)
     _warn_of_idle_flags(args, messages)
@@ -128,15 +131,20 @@ def _log_level(text: str) -> int:
     return level
 
 
-def _plan_data(args: Namespace) -> DataPlan:
+def _plan_data(args: Namespace, messages: list[Message]) -> DataPlan:
+    heads = [
+        with_statistics(head, _shown("statistics_file", head, args), args, messages)
+        for head in plan_heads(args)
+    ]
     return DataPlan(
-        heads=plan_heads(args),
+        heads=tuple(heads),
         seed=args.seed,
         r_max=args.r_max,
         batch_size=args.batch_size,
         valid_batch_size=args.valid_batch_size,
         num_workers=args.num_workers,
         pin_memory=args.pin_memory,
+        multi_processed_test=args.multi_processed_test,
         empty_potential_value=args.empty_potential_value,
     )
 
@@ -168,11 +176,22 @@ def _warn_of_idle_settings(args: Namespace, data: DataPlan, messages: list[Messa
             idle["std"] = f"--model={args.model} has no scale"
         if head.valid_file is not None and head.valid_fraction != DEFAULTS["valid_fraction"]:
             idle["valid_fraction"] = "the validation set comes from a file"
+        if head.is_prepared:
+            idle.update(_chosen_when_prepared(head))
         if head.keys.head != DEFAULTS["head_key"]:
             idle["head_key"] = "every frame belongs to the head whose file it is in"
         for setting, reason in idle.items():
             text = f"{_shown(setting, head, args)} has no effect: {reason}"
             messages.append((text, logging.WARNING))
+
+
+def _chosen_when_prepared(head: HeadPlan) -> dict[str, str]:
+    """Settings that HDF5 data do not ask for: the data were read with those of mace_prepare_data."""
+    given = {f"{name}_key": key for name, key in asdict(head.keys).items() if name != "head"}
+    chosen = [setting for setting, key in given.items() if key != DEFAULTS[setting]]
+    if head.config_type_weights != weights_by_name(DEFAULTS["config_type_weights"], "config_type_weights"):
+        chosen.append("config_type_weights")
+    return dict.fromkeys(chosen, "it was chosen when the HDF5 data were prepared")
 
 
 def _shown(setting: str, head: HeadPlan, args: Namespace) -> str:

@@ -30,8 +30,8 @@ def descriptors(
         InputError: the model has no such features, or not that many layers.
     """
     features = output.get("node_feats")
-    if features is None:
-        raise InputError("the model returns no node_feats: it has no descriptors")
+    if features is None or not hasattr(model, "num_channels"):
+        raise InputError("descriptors are those of the MACE family: this model returns none")
     widths = [product.linear.output_mask.numel() for product in model.products.children()]
     taken = len(widths) if num_layers == -1 else num_layers
     if not 1 <= taken <= len(widths):

@@ -14,7 +14,11 @@ from importlib import metadata
 from pathlib import Path
 
 import mace
-from mace.arguments.parsers import build_default_arg_parser, build_eval_arg_parser
+from mace.arguments.parsers import (
+    build_default_arg_parser,
+    build_eval_arg_parser,
+    build_preprocess_arg_parser,
+)
 from mace.exceptions import InputError, RunError
 
 
@@ -26,6 +30,11 @@ def run_train() -> None:
 def eval_configs() -> None:
     """Command ``mace_eval_configs``: label frames with a model. Exits with status 1 or 2 for bad input."""
     _launch("mace.cli.eval_configs", build_eval_arg_parser())
+
+
+def prepare_data() -> None:
+    """Command ``mace_prepare_data``: files to HDF5. Exits with status 1 or 2 for bad input."""
+    _launch("mace.cli.preprocess_data", build_preprocess_arg_parser())
 
 
 def _launch(module: str, parser: argparse.ArgumentParser) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ from .labels import (
     VIRIALS,
     Label,
 )
+from .stored import StoredConfigurations, outlines
 
 ISOLATED_ATOM = "IsolatedAtom"  # config_type of a single atom whose energy is the E0 of its element
 
@@ -50,13 +52,32 @@ class LabelledFile:
         keys: where the labels were looked for, by label name.
         found: the keys that the file holds, by place ("info", "arrays", "results": those which ASE keeps
             apart).
+        prepared: whether mace_prepare_data wrote it, so that keys were its matter.
     """
 
     path: str
-    configurations: Configurations
+    configurations: Sequence[Configuration]
     atomic_energies: dict[int, float]
     keys: dict[str, str]
     found: dict[str, tuple[str, ...]]
+    prepared: bool = False
+
+    @property
+    def outlines(self) -> Sequence[Configuration]:
+        """The configurations, without their arrays where these are still in the file."""
+        return outlines(self.configurations)
+
+    def sought(self, label: Label) -> tuple[str, str]:
+        """Where a label was looked for, and what says so: "'REF_energy' in info" and "--energy_key"."""
+        key = repr(self.keys[label.name])
+        if self.prepared:
+            return f"{key} in the HDF5 data", f"{label.flag} of mace_prepare_data"
+        return f"{key} in {label.place}", label.flag
+
+    def with_head(self, name: str) -> LabelledFile:
+        """The same file of mace_prepare_data with all configurations in one head."""
+        assert isinstance(self.configurations, StoredConfigurations)
+        return dataclasses.replace(self, configurations=self.configurations.with_head(name))
 
     def require(self, names: Iterable[str], empty_potential_value: float | None = None) -> None:
         """Refuse the file if a quantity called in ``names`` has no label in any of its structures.
@@ -66,16 +87,17 @@ class LabelledFile:
         """
         for name in names:
             label = LABELS_BY_NAME[name]
-            if not any(config.has(label, empty_potential_value) for config in self.configurations):
-                if any(config.has(label) for config in self.configurations):
+            if not any(config.has(label, empty_potential_value) for config in self.outlines):
+                if any(config.has(label) for config in self.outlines):
                     raise InputError(
                         f"no structure of {self.path!r} has a label for {name}: every value of "
                         f"{self.keys[name]!r} is {empty_potential_value}, which --empty_potential_value "
                         "says is none"
                     )
+                place, flag = self.sought(label)
                 raise InputError(
-                    f"no structure of {self.path!r} has a label for {name}: looked for {self.keys[name]!r} in"
-                    f" {label.place} ({label.flag}), the file has {self.describe_found()}"
+                    f"no structure of {self.path!r} has a label for {name}: looked for"
+                    f" {place} ({flag}), the file has {self.describe_found()}"
                 )
 
     def require_in_all(self, name: str) -> None:
@@ -85,12 +107,13 @@ class LabelledFile:
             InputError: which frames lack it.
         """
         label = LABELS_BY_NAME[name]
-        missing = [str(config.frame) for config in self.configurations if not config.has(label)]
+        missing = [str(config.frame) for config in self.outlines if not config.has(label)]
         if missing:
             listed = ", ".join(missing[:LISTED_FRAMES]) + (", ..." if len(missing) > LISTED_FRAMES else "")
+            place, flag = self.sought(label)
             raise InputError(
                 f"{len(missing)} of {len(self.configurations)} structures of {self.path!r} have no {name}"
-                f" (key {self.keys[name]!r} in {label.place}, {label.flag}), which the model needs:"
+                f" (key {place}, {flag}), which the model needs:"
                 f" frames {listed}"
             )
 
@@ -103,10 +126,11 @@ def count_labels(
     configurations: Sequence[Configuration], empty_potential_value: float | None = None
 ) -> dict[str, int]:
     """The number of structures that have a label, by label name."""
-    return {
-        label.name: sum(config.has(label, empty_potential_value) for config in configurations)
-        for label in LABELS
-    }
+    counts = dict.fromkeys((label.name for label in LABELS), 0)
+    for config in outlines(configurations):
+        for label in LABELS:
+            counts[label.name] += config.has(label, empty_potential_value)
+    return counts
 
 
 def describe_labels(
@@ -121,9 +145,9 @@ def describe_labels(
     return ", ".join(texts) or "none"
 
 
-def count_force_components(configurations: Iterable[Configuration]) -> int:
+def count_force_components(configurations: Sequence[Configuration]) -> int:
     """The number of force components that are labelled."""
-    return sum(0 if config.forces is None else config.forces.size for config in configurations)
+    return sum(0 if config.forces is None else config.forces.size for config in outlines(configurations))
 
 
 def read_frames(file_path: str | Path) -> list[ase.Atoms]:
@@ -199,6 +223,29 @@ def read_configurations(
     )
 
 
+def read_prepared(paths: Sequence[str | Path], path: str, head_name: str | None = None) -> LabelledFile:
+    """The configurations of files of mace_prepare_data, which stay there until they are asked for.
+
+    Args:
+        paths: the HDF5 files.
+        path: what the user calls them.
+        head_name: the head of all configurations; without it each has the one that is stored.
+
+    Raises:
+        InputError: a file that can't be read, or a label in it that can't be used.
+    """
+    configurations = StoredConfigurations.open(paths, head_name)
+    counts = count_labels(configurations)
+    return LabelledFile(
+        path=path,
+        configurations=configurations,
+        atomic_energies={},
+        keys={label.name: label.name for label in LABELS},
+        found={"labels": tuple(name for name, count in counts.items() if count)},
+        prepared=True,
+    )
+
+
 def load_from_xyz(
     file_path: str | Path,
     config_type_weights: Mapping[str, float] | None,
@@ -235,7 +282,7 @@ def load_from_xyz(
         extract_atomic_energies,
         keep_isolated_atoms,
     )
-    return loaded.atomic_energies, loaded.configurations
+    return loaded.atomic_energies, list(loaded.configurations)
 
 
 def _standard_labels(keys: Mapping[str, str]) -> list[Label]:

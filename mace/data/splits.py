@@ -12,6 +12,7 @@ import numpy as np
 from mace.exceptions import InputError
 
 from .configuration import Configuration, Configurations
+from .stored import outlines, select
 
 Item = TypeVar("Item")
 
@@ -79,10 +80,15 @@ def write_indices(path: str | Path, indices: Sequence[int]) -> None:
 
 def test_config_types(test_configs: Sequence[Configuration]) -> list[tuple[str, Configurations]]:
     """Configurations grouped by ``<config_type>_<head>``, in the order in which the groups appear."""
-    groups: dict[str, Configurations] = {}
-    for config in test_configs:
-        groups.setdefault(f"{config.config_type}_{config.head}", []).append(config)
-    return list(groups.items())
+    return [(name, list(group)) for name, group in group_by_type(test_configs).items()]
+
+
+def group_by_type(configurations: Sequence[Configuration]) -> dict[str, Sequence[Configuration]]:
+    """As :func:`test_config_types`; configurations in a file stay there."""
+    places: dict[str, list[int]] = {}
+    for place, config in enumerate(outlines(configurations)):
+        places.setdefault(f"{config.config_type}_{config.head}", []).append(place)
+    return {name: select(configurations, group) for name, group in places.items()}
 
 
 vars(test_config_types)["__test__"] = False  # pytest must not take it for a test

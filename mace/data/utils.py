@@ -19,6 +19,12 @@ from .configuration import (
     config_from_atoms,
     config_from_atoms_list,
 )
+from .hdf5_dataset import (
+    save_AtomicData_to_HDF5,
+    save_configurations_as_HDF5,
+    save_dataset_as_HDF5,
+    write_value,
+)
 from .readers import load_from_xyz
 from .splits import random_train_valid_split, test_config_types
 
@@ -41,5 +47,9 @@ __all__ = [
     "config_from_atoms_list",
     "load_from_xyz",
     "random_train_valid_split",
+    "save_AtomicData_to_HDF5",
+    "save_configurations_as_HDF5",
+    "save_dataset_as_HDF5",
     "test_config_types",
+    "write_value",
 ]

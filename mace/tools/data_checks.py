@@ -43,22 +43,29 @@ def check_labels(file: LabelledFile, plan: TrainPlan, *, training: bool) -> None
 
 
 def _require_electrons(file: LabelledFile, model: str) -> None:
-    without = [configuration for configuration in file.configurations if not configuration.has(ELECTRON)]
+    without = [configuration for configuration in file.outlines if not configuration.has(ELECTRON)]
     if without:
+        place, flag = file.sought(ELECTRON)
         raise InputError(
-            f"{_frames(without)} of '{file.path}' {'has' if len(without) == 1 else 'have'} no electron "
-            "number (key "
-            f"'{file.keys[ELECTRON.name]}' in {ELECTRON.place}, {ELECTRON.flag}): {model} needs one for "
-            "every frame"
+            f"{_frames(without, file.path)} {'has' if len(without) == 1 else 'have'} no electron "
+            f"number (key {place}, {flag}): {model} needs one for every frame"
         )
 
 
-def _frames(configurations: Sequence[Configuration]) -> str:
-    """The frames by number: "frame 3", "frames 0, 1, 2", "12 frames (0, 1, 2, 3, 4, ...)"."""
+def _frames(configurations: Sequence[Configuration], path: str) -> str:
+    """The frames of a file by number: "frame 3 of 'a.xyz'", "12 frames (0, 1, 2, 3, 4, ...) of 'a.xyz'".
+
+    Where ``path`` is a folder, the number of them, and the place of the first.
+    """
+    first = configurations[0]
+    if first.file != path:
+        if len(configurations) == 1:
+            return first.origin
+        return f"{len(configurations)} frames of '{path}' ({first.origin}, ...; the first is 0)"
     numbers = ", ".join(str(configuration.frame) for configuration in configurations[:NAMED_FRAMES])
     if len(configurations) > NAMED_FRAMES:
-        return f"{len(configurations)} frames ({numbers}, ...; the first is 0)"
-    return f"frame{'s' if len(configurations) > 1 else ''} {numbers} (the first is 0)"
+        return f"{len(configurations)} frames ({numbers}, ...; the first is 0) of '{path}'"
+    return f"frame{'s' if len(configurations) > 1 else ''} {numbers} (the first is 0) of '{path}'"
 
 
 def check_training_set(training: Sequence[Configuration], head: HeadPlan, plan: TrainPlan) -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from mace.arguments.plans import HeadPlan, TrainPlan
-from mace.data import Configuration, random_train_valid_split, test_config_types
-from mace.data.readers import (
-    LabelledFile,
-    count_force_components,
-    count_labels,
-    describe_labels,
-    read_configurations,
-)
-from mace.data.splits import write_indices
+from mace.data import Configuration, random_train_valid_split
+from mace.data.readers import LabelledFile, count_force_components, count_labels, describe_labels
+from mace.data.splits import group_by_type, write_indices
+from mace.data.stored import StoredConfigurations, outlines, select
 from mace.exceptions import InputError
 from mace.tools.data_checks import (
     check_elements,
@@ -29,6 +24,7 @@ from mace.tools.data_checks import (
     check_sizes,
     check_training_set,
 )
+from mace.tools.data_files import read_file, read_test_folder
 from mace.tools.distributed import Ranks
 
 
@@ -37,9 +33,9 @@ class HeadData:
     """The configurations of one head."""
 
     plan: HeadPlan
-    train: list[Configuration]
-    valid: list[Configuration]
-    tests: dict[str, list[Configuration]]  # "<config_type>_<head>", in order of first appearance
+    train: Sequence[Configuration]
+    valid: Sequence[Configuration]
+    tests: dict[str, Sequence[Configuration]]  # "<config_type>_<head>", in order of first appearance
     isolated: Mapping[
         int, float
     ]  # energies of the IsolatedAtom entries of the training file, eV, by atomic number
@@ -53,7 +49,8 @@ class HeadData:
     @property
     def elements(self) -> tuple[int, ...]:
         """Atomic numbers of the training set, sorted; the other sets hold no more."""
-        return tuple(sorted({int(z) for configuration in self.train for z in configuration.atomic_numbers}))
+        numbers = (configuration.atomic_numbers for configuration in outlines(self.train))
+        return tuple(sorted({int(z) for of_one in numbers for z in of_one}))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +60,25 @@ class HeadFiles:
     plan: HeadPlan
     train: LabelledFile
     valid: LabelledFile | None
-    test: LabelledFile | None
+    test: LabelledFile | None  # its groups by config type are the test sets
+    test_folder: Mapping[str, LabelledFile]  # by name of the test set
+
+    @property
+    def tests(self) -> tuple[LabelledFile, ...]:
+        """All test files."""
+        return (*([] if self.test is None else [self.test]), *self.test_folder.values())
+
+    @property
+    def test_sets(self) -> dict[str, Sequence[Configuration]]:
+        """The configurations of every test set."""
+        sets = {} if self.test is None else group_by_type(self.test.configurations)
+        twice = sorted(set(sets) & set(self.test_folder))
+        if twice:
+            raise InputError(
+                f"test set '{twice[0]}' is in '{self.plan.test_file}' and in '{self.plan.test_dir}': leave "
+                "one out"
+            )
+        return {**sets, **{name: file.configurations for name, file in self.test_folder.items()}}
 
 
 def load_heads(plan: TrainPlan, ranks: Ranks) -> list[HeadData]:
@@ -89,17 +104,16 @@ def _load_head(head: HeadPlan, plan: TrainPlan, ranks: Ranks) -> HeadData:
     _require_same_data(files, ranks)
     _log_file("Training set", files.train, plan)
     train, valid, held_back = _train_and_valid(files, plan, ranks)
-    tests = {} if files.test is None else dict(test_config_types(files.test.configurations))
-    if files.test is not None:
-        _log_tests(files.test, tests, plan)
+    tests = files.test_sets
+    _log_tests(files, tests, plan)
     sizes = ", ".join(f"{name}: {len(test)}" for name, test in tests.items())
     logging.info(f"Total number of configurations: train={len(train)}, valid={len(valid)}, tests=[{sizes}],")
-    check_training_set(train, head, plan)
+    check_training_set(outlines(train), head, plan)
     if plan.model.has_potential:
         _log_fermi_levels({"train": train, "valid": valid, **tests}, head, plan)
-    others = [*valid, *(files.test.configurations if files.test else ())]
-    check_given_elements([*train, *others], head)
-    check_elements(train, others, head)
+    others = [outlines(valid), *(file.outlines for file in files.tests)]
+    check_given_elements(chain(outlines(train), *others), head)
+    check_elements(outlines(train), chain(*others), head)
     return HeadData(
         plan=head,
         train=train,
@@ -111,39 +125,32 @@ def _load_head(head: HeadPlan, plan: TrainPlan, ranks: Ranks) -> HeadData:
 
 
 def _read_files(head: HeadPlan, plan: TrainPlan) -> HeadFiles:
-    train = _read_file(head.train_file, head, training=True)
-    valid = None if head.valid_file is None else _read_file(head.valid_file, head)
-    test = None if head.test_file is None else _read_file(head.test_file, head)
+    train = read_file(head.train_file, head, training=True)
+    files = HeadFiles(
+        plan=head,
+        train=train,
+        valid=None if head.valid_file is None else read_file(head.valid_file, head),
+        test=None if head.test_file is None else read_file(head.test_file, head),
+        test_folder={}
+        if head.test_dir is None
+        else read_test_folder(head.test_dir, head, sharded=plan.data.multi_processed_test),
+    )
     if not train.configurations:
         raise InputError(
             f"training file '{head.train_file}' holds IsolatedAtom entries only: nothing to train on"
         )
     check_labels(train, plan, training=True)
-    for file in (valid, test):
+    for file in (files.valid, *files.tests):
         if file is not None:
             check_labels(file, plan, training=False)
-    return HeadFiles(plan=head, train=train, valid=valid, test=test)
-
-
-def _read_file(path: str, head: HeadPlan, *, training: bool = False) -> LabelledFile:
-    """Isolated atoms are told apart in training files only."""
-    keys = dataclasses.asdict(head.keys)
-    return read_configurations(
-        path,
-        keys={name: key for name, key in keys.items() if name != "head"},
-        config_type_weights=head.config_type_weights,
-        head_name=head.name,
-        head_key=head.keys.head,
-        extract_atomic_energies=training,
-        keep_isolated_atoms=head.keep_isolated_atoms,
-    )
+    return files
 
 
 def _require_same_data(files: HeadFiles, ranks: Ranks) -> None:
     """Ranks on several machines may see different files under one name."""
     if ranks.world_size == 1:
         return
-    digests = ranks.gather(_digest([files.train, files.valid, files.test]))
+    digests = ranks.gather(_digest([files.train, files.valid, *files.tests]))
     for rank, digest in enumerate(digests):
         if digest != digests[0]:
             raise InputError(
@@ -155,6 +162,9 @@ def _require_same_data(files: HeadFiles, ranks: Ranks) -> None:
 def _digest(files: Sequence[LabelledFile | None]) -> str:
     digest = hashlib.blake2b()
     for file in files:
+        if file is not None and isinstance(file.configurations, StoredConfigurations):
+            digest.update(file.configurations.digest().encode())
+            continue
         for configuration in file.configurations if file else ():
             for name, value in vars(configuration).items():
                 if name != "file":
@@ -165,7 +175,7 @@ def _digest(files: Sequence[LabelledFile | None]) -> str:
 
 def _train_and_valid(
     files: HeadFiles, plan: TrainPlan, ranks: Ranks
-) -> tuple[list[Configuration], list[Configuration], Sequence[int]]:
+) -> tuple[Sequence[Configuration], Sequence[Configuration], Sequence[int]]:
     """The configurations to train on and those to validate with: from two files, or split at random.
 
     Third, the indices of those that were split off.
@@ -175,13 +185,13 @@ def _train_and_valid(
         _log_file("Validation set", files.valid, plan)
         return configurations, files.valid.configurations, ()
     train, valid = ranks.from_main(lambda: _split(len(configurations), files.plan, plan))
-    held_back = [configurations[index] for index in valid]
+    held_back = select(configurations, valid)
     logging.info(
         f"Validaton set contains {len(held_back)} configurations [{count_labels(held_back)['energy']} "
         "energy, "
         f"{count_force_components(held_back)} forces]"
     )
-    return [configurations[index] for index in train], held_back, valid
+    return select(configurations, train), held_back, valid
 
 
 def _split(num_configurations: int, head: HeadPlan, plan: TrainPlan) -> tuple[list[int], list[int]]:
@@ -238,16 +248,18 @@ def _log_file(what: str, file: LabelledFile, plan: TrainPlan) -> None:
     _log_labels(file, plan)
 
 
-def _log_tests(file: LabelledFile, tests: Mapping[str, list[Configuration]], plan: TrainPlan) -> None:
-    logging.info(f"Test set ({len(file.configurations)} configs) loaded from '{file.path}':")
+def _log_tests(files: HeadFiles, tests: Mapping[str, Sequence[Configuration]], plan: TrainPlan) -> None:
+    for file in files.tests:
+        logging.info(f"Test set ({len(file.configurations)} configs) loaded from '{file.path}':")
     for name, configurations in tests.items():
         logging.info(f"{name}: {_counts(configurations)}")
-    _log_labels(file, plan)
+    for file in files.tests:
+        _log_labels(file, plan)
 
 
 def _log_labels(file: LabelledFile, plan: TrainPlan) -> None:
     found = describe_labels(file.configurations, plan.data.empty_potential_value)
-    logging.info(f"Labels in '{file.path}' for head {file.configurations[0].head}: {found}")
+    logging.info(f"Labels in '{file.path}' for head {file.outlines[0].head}: {found}")
 
 
 def _counts(configurations: Sequence[Configuration]) -> str:

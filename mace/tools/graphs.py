@@ -9,6 +9,7 @@ import torch
 
 from mace.arguments.plans import TrainPlan
 from mace.data import AtomicData, Configuration
+from mace.data.stored import StoredConfigurations
 from mace.tools.datasets import HeadData
 from mace.tools.distributed import Ranks
 from mace.tools.torch_tools import dtype_dict
@@ -29,18 +30,22 @@ class GraphRecipe:
 class GraphSet(torch.utils.data.Dataset[AtomicData]):
     """The graphs of some configurations, each built at its first use and kept.
 
-    A rank therefore holds the graphs it has met, not those of the others.
+    A rank therefore holds the graphs it has met, not those of the others. Of configurations that stay in
+    their files no graph is kept: memory does not grow with them.
     """
 
     def __init__(self, configurations: Sequence[Configuration], recipe: GraphRecipe) -> None:
-        self._configurations = tuple(configurations)
+        self.kept = not isinstance(configurations, StoredConfigurations)
+        self._configurations = tuple(configurations) if self.kept else configurations
         self._recipe = recipe
-        self._graphs: list[AtomicData | None] = [None] * len(self._configurations)
+        self._graphs: list[AtomicData | None] = [None] * len(self._configurations) if self.kept else []
 
     def __len__(self) -> int:
         return len(self._configurations)
 
     def __getitem__(self, index: int) -> AtomicData:
+        if not self.kept:
+            return self._build(self._configurations[index])
         graph = self._graphs[index]
         if graph is None:
             graph = self._graphs[index] = self._build(self._configurations[index])
@@ -87,7 +92,7 @@ def share(count: int, ranks: Ranks) -> range:
 
 
 def build_graphs(heads: Sequence[HeadData], plan: TrainPlan, ranks: Ranks) -> RunGraphs:
-    """Make the graph sets of all heads and build this rank's share of each.
+    """Make the graph sets of all heads and build this rank's share of those that are kept.
 
     Raises:
         InputError: on every rank, if any rank cannot build a graph (a periodic cell without volume, for
@@ -114,5 +119,6 @@ def build_graphs(heads: Sequence[HeadData], plan: TrainPlan, ranks: Ranks) -> Ru
 def _build_share(graphs: RunGraphs, ranks: Ranks) -> None:
     for sets in (graphs.train, graphs.valid, graphs.tests):
         for graph_set in sets.values():
-            for index in share(len(graph_set), ranks):
-                graph_set[index]
+            if graph_set.kept:
+                for index in share(len(graph_set), ranks):
+                    graph_set[index]

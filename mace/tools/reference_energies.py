@@ -12,6 +12,7 @@ import numpy as np
 
 from mace.data import Configuration, compute_average_E0s
 from mace.data.labels import ENERGY
+from mace.data.stored import outlines
 from mace.exceptions import InputError
 from mace.tools.data_checks import contributes
 from mace.tools.datasets import HeadData
@@ -88,7 +89,8 @@ def _from_setting(head: HeadData) -> dict[int, float]:
 def _average(head: HeadData) -> dict[int, float]:
     """Least-squares energies of the elements without an IsolatedAtom entry, the others taken off before."""
     logging.info("Computing average Atomic Energies using least squares regression")
-    usable = [configuration for configuration in head.train if contributes(configuration, ENERGY)]
+    training = outlines(head.train)
+    usable = [configuration for configuration in training if contributes(configuration, ENERGY)]
     if not usable:
         raise InputError(
             f"--E0s=average needs energies, but no training configuration of head {head.name} has one: give "

@@ -13,14 +13,13 @@ from argparse import Namespace
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
-from mace.arguments.parsing import atomic_energies_literal, weights_by_name
+from mace.arguments.parsing import atomic_energies_literal, is_hdf5_path, weights_by_name
 from mace.arguments.plans import TrainPlan
 from mace.data import (
     Configurations,
@@ -29,6 +28,7 @@ from mace.data import (
     random_train_valid_split,
     test_config_types,
 )
+from mace.data.hdf5_files import files_of
 from mace.data.labels import ELECTRON, POTENTIAL
 from mace.exceptions import InputError
 from mace.modules import compute_avg_num_neighbors
@@ -122,12 +122,10 @@ def get_dataset_from_xyz(
 
 def check_path_ase_read(filename: str) -> bool:
     """Whether ASE shall read a path: not an HDF5 file, nor a folder of such files."""
-    path = Path(filename)
-    if path.is_dir():
-        if not any(entry.suffix in (".h5", ".hdf5") for entry in path.iterdir()):
-            raise InputError(f"Got directory {filename} with no .h5/.hdf5 files")
-        return False
-    return path.suffix not in (".h5", ".hdf5")
+    if not is_hdf5_path(filename):
+        return True
+    files_of(filename)  # complains about a folder without any
+    return False
 
 
 def get_config_type_weights(ct_weights: str) -> dict[str, float]:

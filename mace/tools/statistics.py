@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import torch
@@ -12,6 +14,7 @@ import torch
 from mace.arguments.plans import DataPlan, TrainPlan
 from mace.data import Configuration
 from mace.data.labels import ENERGY, FORCES, POTENTIAL
+from mace.data.stored import outlines
 from mace.exceptions import InputError
 from mace.tools.data_checks import contributes
 from mace.tools.datasets import HeadData
@@ -46,12 +49,17 @@ def measure(heads: Sequence[HeadData], graphs: RunGraphs, plan: TrainPlan, ranks
         InputError: on every rank, if a number cannot be had from these data.
     """
     logging.info(f"Atomic Numbers used: {graphs.z_table.zs}")
-    energies = [_energies_of(head, graphs.z_table) if plan.model.kind.has_energy else {} for head in heads]
+    energies = [energies_of(head, graphs.z_table) if plan.model.kind.has_energy else {} for head in heads]
     avg_num_neighbors = _average_num_neighbors(graphs, plan.data, ranks)
     scaling = plan.model.scaling
-    means = [_mean(head, by_element, scaling) for head, by_element in zip(heads, energies, strict=True)]
-    scales = [_scale(head, by_element, scaling) for head, by_element in zip(heads, energies, strict=True)]
-    training = [configuration for head in heads for configuration in head.train]
+    means = [mean_of(head, by_element, scaling) for head, by_element in zip(heads, energies, strict=True)]
+    # Forces may have to be read from files, which can fail on one rank alone.
+    scales = ranks.everywhere(
+        lambda: [
+            scale_of(head, by_element, scaling) for head, by_element in zip(heads, energies, strict=True)
+        ]
+    )
+    training = [outlines(head.train) for head in heads]
     return ranks.broadcast(
         Statistics(
             z_table=graphs.z_table,
@@ -60,13 +68,13 @@ def measure(heads: Sequence[HeadData], graphs: RunGraphs, plan: TrainPlan, ranks
             avg_num_neighbors=avg_num_neighbors,
             mean=np.array(means),
             std=np.array(scales),
-            mean_electron=_mean_electron(training) if plan.model.needs_electron else None,
-            mean_potential=_mean_potential(training, plan) if plan.model.has_potential else None,
+            mean_electron=_mean_electron(chain(*training)) if plan.model.needs_electron else None,
+            mean_potential=_mean_potential(chain(*training), plan) if plan.model.has_potential else None,
         )
     )
 
 
-def _energies_of(head: HeadData, z_table: AtomicNumberTable) -> dict[int, float]:
+def energies_of(head: HeadData, z_table: AtomicNumberTable) -> dict[int, float]:
     """E0s of a head for those elements of the model it has."""
     energies = {z: energy for z, energy in reference_energies(head).items() if z in z_table.zs}
     logging.info(f"Atomic Energies used (z: eV) for head {head.name}: {energies}")
@@ -83,16 +91,26 @@ def _average_num_neighbors(graphs: RunGraphs, plan: DataPlan, ranks: Ranks) -> f
         average = float(max(given))
     else:
         logging.info("Computing average number of neighbors")
-        counts = torch.zeros(2, dtype=torch.int64)
-        for graph_set in graphs.train.values():
-            for index in share(len(graph_set), ranks):
-                graph = graph_set[index]
-                counts += torch.tensor([graph.edge_index.shape[1], graph.positions.shape[0]])
-        edges, atoms = ranks.sum(counts).tolist()
+        edges, atoms = ranks.sum(ranks.everywhere(lambda: _count_share(graphs, ranks))).tolist()
         average = edges / atoms
+    return checked_average(average, plan.r_max)
+
+
+def _count_share(graphs: RunGraphs, ranks: Ranks) -> torch.Tensor:
+    """Edges and atoms of this rank's share of the training graphs."""
+    counts = torch.zeros(2, dtype=torch.int64)
+    for graph_set in graphs.train.values():
+        for index in share(len(graph_set), ranks):
+            graph = graph_set[index]
+            counts += torch.tensor([graph.edge_index.shape[1], graph.positions.shape[0]])
+    return counts
+
+
+def checked_average(average: float, r_max: float) -> float:
+    """An average number of neighbours, logged. Raises InputError if no atom has any."""
     if average <= 0.0:
         raise InputError(
-            f"the average number of neighbors is {average:g} with --r_max={plan.r_max:g} (Angstrom): "
+            f"the average number of neighbors is {average:g} with --r_max={r_max:g} (Angstrom): "
             "messages are divided by it; check "
             "the unit of the positions, or increase --r_max"
         )
@@ -102,13 +120,13 @@ def _average_num_neighbors(graphs: RunGraphs, plan: DataPlan, ranks: Ranks) -> f
     return average
 
 
-def _mean(head: HeadData, energies: Mapping[int, float], scaling: str) -> float:
+def mean_of(head: HeadData, energies: Mapping[int, float], scaling: str) -> float:
     """Mean over configurations of (E - sum of E0) / n_atoms, eV: the given one if any, 0 without scaling."""
     if head.plan.mean is not None:
         return head.plan.mean
     if scaling == "no_scaling":
         return 0.0
-    per_atom = _interaction_energies(head.train, energies)
+    per_atom = _interaction_energies(outlines(head.train), energies)
     if not per_atom.size:
         logging.warning(
             f"No energies to measure the mean energy per atom of head {head.name}: it is set to 0"
@@ -117,7 +135,7 @@ def _mean(head: HeadData, energies: Mapping[int, float], scaling: str) -> float:
     return float(per_atom.mean())
 
 
-def _scale(head: HeadData, energies: Mapping[int, float], scaling: str) -> float:
+def scale_of(head: HeadData, energies: Mapping[int, float], scaling: str) -> float:
     """Scale of the output: the given one if there is one, else measured as ``scaling`` says.
 
     ``rms_forces_scaling``: root mean square of the force components, eV/Angstrom. ``std_scaling``: standard
@@ -128,7 +146,7 @@ def _scale(head: HeadData, energies: Mapping[int, float], scaling: str) -> float
     if scaling == "no_scaling":
         return 1.0
     if scaling == "std_scaling":
-        scale = _standard_deviation(_interaction_energies(head.train, energies), head.name)
+        scale = _standard_deviation(_interaction_energies(outlines(head.train), energies), head.name)
     else:
         scale = _rms_forces(head)
     if scale == 0.0:
@@ -161,22 +179,29 @@ def _standard_deviation(values: np.ndarray, head: str) -> float:
 
 
 def _rms_forces(head: HeadData) -> float:
-    forces = [configuration.forces for configuration in head.train if contributes(configuration, FORCES)]
-    if not forces:
+    """Root mean square of the force components; one configuration after the other is in memory."""
+    labelled = (place for place, outline in enumerate(outlines(head.train)) if contributes(outline, FORCES))
+    squares, components = [], 0
+    for place in labelled:
+        forces = head.train[place].forces
+        assert forces is not None
+        squares.append(float(np.square(forces).sum()))
+        components += forces.size
+    if not components:
         raise InputError(
             f"--scaling=rms_forces_scaling needs forces, but no training configuration of head {head.name} "
             "has any: use "
             "--scaling=std_scaling"
         )
-    return float(np.sqrt(np.square(np.concatenate(forces)).mean()))
+    return math.sqrt(math.fsum(squares) / components)
 
 
-def _mean_electron(configurations: Sequence[Configuration]) -> float:
+def _mean_electron(configurations: Iterable[Configuration]) -> float:
     """Mean number of electrons: the model sees the deviation from it."""
     return float(np.mean([configuration.electron for configuration in configurations]))
 
 
-def _mean_potential(configurations: Sequence[Configuration], plan: TrainPlan) -> float:
+def _mean_potential(configurations: Iterable[Configuration], plan: TrainPlan) -> float:
     """Mean Fermi level, V, of the configurations that have one: where the readout of the model starts."""
     levels = [
         configuration.potential

@@ -88,7 +88,7 @@ A = {"train_file": "a.xyz"}
         ({"a": {**A, "keep_isolated_atoms": 3}}, "keep_isolated_atoms of head 'a' is 3"),
         ({"a": {**A, "E0s": {"H": 1}}}, "E0s of head 'a' is"),
         ({"a": {**A, "E0s": "foundation"}}, "not built yet"),
-        ({"a": {**A, "test_dir": "d"}}, "test_dir of head 'a'=d is not built yet"),
+        ({"a": {**A, "test_dir": 3}}, "test_dir of head 'a' is 3"),
         ({"a": {**A, "std": -1}}, "std of head 'a' is -1.0"),
         ({"a": {**A, "atomic_numbers": "[H]"}}, "atomic_numbers of head 'a' is '[H]'"),
         ({"a": {**A, "config_type_weights": {"x": "much"}}}, "config_type_weights of head 'a' is"),

@@ -318,10 +318,6 @@ NOT_BUILT = [
     "--only_cueq=True",
     "--dry_run",
     "--use_reduced_cg=True",
-    "--statistics_file=s.json",
-    "--test_dir=tests",
-    "--train_file=t.h5",
-    "--valid_file=v.hdf5",
     "--E0s=foundation",
     "--lr_params_factors={}",
     "--disallow_random_padding_pt",
@@ -344,10 +340,6 @@ def test_every_later_flag_is_refused():
                 with pytest.raises(InputError, match="is not built yet"):
                     flag.check("another value")
             flag.check(flag.default)
-
-
-def test_a_folder_as_training_data_is_hdf5(tmp_path):
-    assert "HDF5 data are not built yet" in refused(f"--train_file={tmp_path}")
 
 
 def test_plot_false_is_accepted():

@@ -11,7 +11,11 @@ import pytest
 
 import cp_mace
 import mace
-from mace.arguments import build_default_arg_parser, build_eval_arg_parser
+from mace.arguments import (
+    build_default_arg_parser,
+    build_eval_arg_parser,
+    build_preprocess_arg_parser,
+)
 from mace.cli import launch
 from mace.exceptions import InputError
 
@@ -25,7 +29,12 @@ def command(function, *given, env=None, code=""):
 
 
 @pytest.mark.parametrize(
-    ("function", "build"), [("run_train", build_default_arg_parser), ("eval_configs", build_eval_arg_parser)]
+    ("function", "build"),
+    [
+        ("run_train", build_default_arg_parser),
+        ("eval_configs", build_eval_arg_parser),
+        ("prepare_data", build_preprocess_arg_parser),
+    ],
 )
 def test_help_is_the_parsers_help(function, build, monkeypatch):
     monkeypatch.setenv("COLUMNS", "100")

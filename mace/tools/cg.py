@@ -111,13 +111,13 @@ def _symmetric_basis(irreps_in: o3.Irreps, ir_out: o3.Irrep, correlation: int) -
     dim, num_couplings = irreps_in.dim, full.shape[-1]
     factors = np.sort(np.indices((dim,) * correlation).reshape(correlation, -1).T, axis=1)
     _, monomial, counts = np.unique(factors, axis=0, return_inverse=True, return_counts=True)
-    monomial, permutations = monomial.reshape(-1), np.sqrt(counts)[:, None]
-    sums = np.zeros((ir_out.dim, len(counts), num_couplings))
-    np.add.at(sums, (slice(None), monomial), full.reshape(ir_out.dim, -1, num_couplings))
+    monomial, permutations = monomial.reshape(-1), np.sqrt(counts)[:, None, None]
+    sums = np.zeros((len(counts), ir_out.dim, num_couplings))
+    np.add.at(sums, monomial, full.reshape(ir_out.dim, -1, num_couplings).swapaxes(0, 1))
     # divided by the root of how often a monomial occurs, columns have the scalar products of the tensors
     columns = _orthonormal((sums / permutations).reshape(-1, num_couplings)) * np.sqrt(ir_out.dim)
-    symmetric = columns.reshape(ir_out.dim, len(counts), columns.shape[-1]) / permutations
-    return symmetric[:, monomial].reshape(*full.shape[:-1], columns.shape[-1])
+    symmetric = columns.reshape(len(counts), ir_out.dim, columns.shape[-1]) / permutations
+    return symmetric[monomial].swapaxes(0, 1).reshape(*full.shape[:-1], columns.shape[-1])
 
 
 def _orthonormal(columns: np.ndarray) -> np.ndarray:

@@ -163,7 +163,7 @@ MODEL_OPTIONS = FlagGroup(
         Flag("--apply_cutoff", str2bool, True, "cut off the radial basis before its network", later=_OPTIONS),
         Flag("--use_last_readout_only", str2bool, False, "energy from the last readout only", later=_OPTIONS),
         Flag("--use_embedding_readout", str2bool, False, "readout of the embedding", later=_OPTIONS),
-        Flag("--use_reduced_cg", str2bool, False, "reduced coupling basis", later=_OPTIONS),
+        Flag("--use_reduced_cg", str2bool, False, "leave out couplings of products that add nothing"),
         Flag("--use_so3", str2bool, False, "SO(3) couplings instead of O(3)", later=_OPTIONS),
         Flag("--use_agnostic_product", str2bool, False, "product weights without elements", later=_OPTIONS),
         Flag("--edge_irreps", str, None, "irreps of the edge features", later=_OPTIONS),

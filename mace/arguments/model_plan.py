@@ -36,7 +36,7 @@ class ModelKind:
     fixed: tuple[str, ...] = ()
 
 
-_MACE_ONLY = ("pair_repulsion", "distance_transform")
+_MACE_ONLY = ("pair_repulsion", "distance_transform", "use_reduced_cg")
 _BOTNET_LACKS = (*_MACE_ONLY, "radial_type")
 
 
@@ -97,6 +97,7 @@ class ModelPlan:
     MLP_irreps: str
     radial_MLP: tuple[int, ...]
     gate: str | None
+    use_reduced_cg: bool
     scaling: str
     compute_forces: bool
     compute_stress: bool

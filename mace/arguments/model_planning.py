@@ -49,6 +49,7 @@ def plan_model(args: Namespace, messages: list[Message]) -> ModelPlan:
         MLP_irreps=_readout_irreps(args, kind, messages),
         radial_MLP=integers(args.radial_MLP, "--radial_MLP"),
         gate=None if args.gate == "None" else args.gate,
+        use_reduced_cg=args.use_reduced_cg,
         scaling=args.scaling if kind.has_scale else "no_scaling",
         compute_forces=args.compute_forces and kind.has_energy,
         compute_stress=args.compute_stress,

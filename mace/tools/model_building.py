@@ -32,8 +32,8 @@ _FERMI_OPTIONS: dict[str, dict[str, bool]] = {
     "FermiMACE_evidential": {"electron_input": True, "pred_evidential": True},
 }
 # Models that are not ScaleShiftMACE: their class, and which keywords of that one it lacks.
-_BOTNET_LACKS = ("correlation", "pair_repulsion", "distance_transform", "radial_type", "heads")
-_DIPOLES_LACK = ("pair_repulsion", "distance_transform", "heads")
+_DIPOLES_LACK = ("pair_repulsion", "distance_transform", "use_reduced_cg", "heads")
+_BOTNET_LACKS = ("correlation", "radial_type", *_DIPOLES_LACK)
 _OTHER_CLASSES: dict[str, tuple[type[nn.Module], tuple[str, ...]]] = {
     "BOTNet": (BOTNet, _BOTNET_LACKS),
     "ScaleShiftBOTNet": (ScaleShiftBOTNet, _BOTNET_LACKS),
@@ -100,6 +100,7 @@ def _architecture(plan: ModelPlan, statistics: Statistics) -> dict[str, Any]:
         "atomic_numbers": list(statistics.z_table.zs),
         "correlation": plan.correlation,
         "gate": plan.gate,
+        "use_reduced_cg": plan.use_reduced_cg,
         "pair_repulsion": plan.pair_repulsion,
         "distance_transform": plan.distance_transform,
         "radial_MLP": list(plan.radial_MLP),

@@ -317,7 +317,6 @@ NOT_BUILT = [
     "--enable_oeq=True",
     "--only_cueq=True",
     "--dry_run",
-    "--use_reduced_cg=True",
     "--E0s=foundation",
     "--lr_params_factors={}",
     "--disallow_random_padding_pt",
@@ -505,6 +504,7 @@ TWO_HEADS = "--heads={'a': {'train_file': 't.xyz'}, 'b': {'train_file': 't.xyz'}
         ([*DIPOLES, "--dipole_weight=0"], "--loss=dipole has no term"),
         ([*BOTH, "--radial_type=gaussian"], "--radial_type=gaussian contradicts --model=EnergyDipolesMACE"),
         (["--model=BOTNet", "--pair_repulsion"], "--pair_repulsion=True contradicts --model=BOTNet"),
+        (["--model=BOTNet", "--use_reduced_cg=True"], "--use_reduced_cg=True contradicts --model=BOTNet"),
         (
             ["--model=BOTNet", "--interaction=RealAgnosticInteractionBlock"],
             "--interaction=RealAgnosticInteractionBlock contradicts --model=BOTNet",

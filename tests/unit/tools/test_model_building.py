@@ -139,7 +139,7 @@ def test_architecture_flags_reach_the_model(folder):
 
 def test_reduced_couplings_have_fewer_weights(folder):
     numbers = []
-    for flags in ({}, {"use_reduced_cg": True}):
+    for flags in ({}, {"use_reduced_cg": "True"}):
         model = build_model(*config_of(folder, correlation=3, **flags), "float64")
         numbers.append(sum(parameter.numel() for parameter in model.products.parameters()))
     assert numbers[1] < 0.7 * numbers[0]

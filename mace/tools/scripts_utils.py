@@ -167,8 +167,11 @@ def get_avg_num_neighbors(
 
 
 def get_loss_fn(args: Namespace, dipole_only: bool, compute_dipole: bool) -> nn.Module:
-    """The loss of stage one; ``args`` says whether it is of dipoles."""
-    return build_loss(TrainPlan.from_namespace(args).loss)
+    """The loss of stage one; that dipoles are asked for has to fit the model."""
+    plan = TrainPlan.from_namespace(args)
+    if (dipole_only or compute_dipole) and not plan.model.kind.has_dipole:
+        raise InputError(f"--model={plan.model.model} has no dipole")
+    return build_loss(plan.loss)
 
 
 def get_params_options(args: Namespace, model: nn.Module) -> dict[str, Any]:

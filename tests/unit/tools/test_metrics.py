@@ -59,6 +59,29 @@ def test_metrics_are_those_of_all_configurations_whatever_the_batches():
         }
 
 
+class Uncertain(ToyModel):
+    """Also predicts logarithms of variances."""
+
+    def forward(self, data, **keywords):
+        output = super().forward(data, **keywords)
+        sizes = data["ptr"][1:] - data["ptr"][:-1]
+        variances = {"energy_logvar": sizes.to(DTYPE).log(), "potential_logvar": -sizes.to(DTYPE)}
+        return {**output, **variances}
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 20])
+def test_predicted_uncertainties_are_summarised(batch_size):
+    configurations = frames(11)
+    _, metrics = evaluate(Uncertain(), LOSS, loader(configurations, batch_size), OUTPUTS, CPU)
+    sizes = np.array([len(config.atomic_numbers) for config in configurations], dtype=float)
+    for short, sigmas in (("e", np.sqrt(sizes)), ("p", np.exp(-0.5 * sizes))):
+        assert metrics[f"mean_{short}_unc"] == close(sigmas.mean())
+        assert metrics[f"std_{short}_unc"] == close(sigmas.std())
+        assert metrics[f"min_{short}_unc"] == close(sigmas.min())
+        assert metrics[f"max_{short}_unc"] == close(sigmas.max())
+        assert metrics[f"q95_{short}_unc"] == close(compute_q95(sigmas))
+
+
 def test_a7_d14_configurations_without_a_label_do_not_count():
     configurations = frames(6)
     expected = predictions(configurations)

@@ -96,6 +96,50 @@ def test_the_fermi_readout_starts_at_the_mean_and_sees_its_input(folder):
     assert all(parameter.requires_grad for parameter in layers.parameters())
 
 
+def test_readouts_of_the_global_state_keep_their_first_layer(folder):
+    cls, config = config_of(folder, **{**FERMI, "model": "FermiMACE_2"})
+    torch.manual_seed(0)
+    usual = cls(**config).double()
+    torch.manual_seed(0)
+    layers = build_model(cls, config, "float32").double().potential_output_layer
+    torch.testing.assert_close(layers[0].weight, usual.potential_output_layer[0].weight)
+    assert not layers[-1].weight.any()
+
+
+@pytest.mark.parametrize("variant", ["uncertainty", "evidential"])
+def test_the_uncertainties_see_their_input_too(folder, variant):
+    names = {"model": f"FermiMACE_{variant}", "loss": f"fermi_weighted_{variant}"}
+    cls, config = config_of(folder, **{**FERMI, **names})
+    torch.manual_seed(0)
+    usual = dict(cls(**config).double().named_children())
+    torch.manual_seed(0)
+    built = dict(build_model(cls, config, "float32").double().named_children())
+    readouts = [name for name in built if name.endswith("_output_layer")]
+    assert len(readouts) == 3
+    for name in readouts:
+        torch.testing.assert_close(built[name][0].weight, READOUT_GAIN * usual[name][0].weight)
+        assert not built[name][-1].weight.any() and torch.equal(built[name][-1].bias, usual[name][-1].bias)
+
+
+@pytest.mark.parametrize("name", ["BOTNet", "ScaleShiftBOTNet", "AtomicDipolesMACE", "EnergyDipolesMACE"])
+def test_the_other_classes_are_given_what_they_take(folder, name):
+    losses = {"AtomicDipolesMACE": "dipole", "EnergyDipolesMACE": "energy_forces_dipole"}
+    flags = {"model": name, "loss": losses.get(name), "MLP_irreps": None, "correlation": None}
+    plan = make_plan(folder, **flags).model
+    one_head = {"heads": ("a",), "atomic_energies": np.array([[-1.0, -2.0]])}
+    statistics = two_head_statistics(**one_head, mean=np.array([-0.25]), std=np.array([1.5]))
+    cls, config = model_class_and_config(plan, statistics)
+    assert cls.__name__ == name and json.loads(json.dumps(config)) == config
+    model = build_model(cls, config, "float64")
+    assert model.interactions[1].avg_num_neighbors == 3.5 and float(model.r_max) == 4.0
+    if name == "ScaleShiftBOTNet":
+        assert (model.scale_shift.scale.tolist(), model.scale_shift.shift.tolist()) == ([1.5], [-0.25])
+    if name == "AtomicDipolesMACE":
+        assert config["atomic_energies"] is None and not hasattr(model, "atomic_energies_fn")
+    else:
+        assert model.atomic_energies_fn.atomic_energies.tolist() == [[-1.0, -2.0]]
+
+
 def test_a_plain_model_has_neither(folder):
     _, config = config_of(folder)
     assert not {"electron_input", "potential_output", "mean_electron", "mean_potential"} & set(config)

@@ -10,6 +10,7 @@ from typing import Any
 
 from mace.exceptions import InputError
 
+HDF5_SUFFIXES = (".h5", ".hdf5")
 _TRUE = ("yes", "true", "t", "y", "1")
 _FALSE = ("no", "false", "f", "n", "0")
 
@@ -47,7 +48,7 @@ def bool_or_auto(value: bool | str) -> bool | None:
 
 def is_hdf5_path(path: str) -> bool:
     """Whether a path names data of mace_prepare_data: an HDF5 file, or a folder of them."""
-    return path.endswith((".h5", ".hdf5")) or os.path.isdir(path)
+    return path.endswith(HDF5_SUFFIXES) or os.path.isdir(path)
 
 
 def literal(text: Any, what: str) -> Any:

@@ -12,13 +12,13 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from mace.arguments.parsing import HDF5_SUFFIXES
 from mace.exceptions import InputError
 
 from .configuration import Configuration
 from .hdf5_layout import StoredFrame, write_configuration
 
 FORMAT, VERSION = "mace configurations", 1  # of the file attributes "format" and "format_version"
-SUFFIXES = (".h5", ".hdf5")
 
 
 def save_configurations_as_HDF5(  # noqa: N802 (public name)
@@ -147,7 +147,7 @@ def files_of(path: str | Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     files = sorted(
-        (file for file in path.iterdir() if file.suffix in SUFFIXES and not file.name.startswith(".")),
+        (file for file in path.iterdir() if file.suffix in HDF5_SUFFIXES and not file.name.startswith(".")),
         key=lambda file: natural_order(file.name),
     )
     if not files:

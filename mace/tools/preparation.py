@@ -16,9 +16,10 @@ from typing import TypeVar
 import h5py
 
 from mace.arguments.data_plan import HeadPlan
+from mace.arguments.parsing import HDF5_SUFFIXES
 from mace.arguments.preprocess_plan import PreparePlan
 from mace.data import Configuration, get_neighborhood, random_train_valid_split
-from mace.data.hdf5_files import SUFFIXES, save_configurations_as_HDF5
+from mace.data.hdf5_files import save_configurations_as_HDF5
 from mace.data.labels import LABELS
 from mace.data.readers import LabelledFile, count_labels, describe_labels
 from mace.data.splits import group_by_type
@@ -127,7 +128,9 @@ def require_no_leftovers(shards: Iterable[Shard]) -> None:
     """Refuse folders with HDF5 files that would stay: training reads every file of a folder."""
     paths = {shard.path for shard in shards}
     for folder in sorted({path.parent for path in paths}):
-        others = sorted(path for path in folder.glob("*") if path.suffix in SUFFIXES and path not in paths)
+        others = sorted(
+            path for path in folder.glob("*") if path.suffix in HDF5_SUFFIXES and path not in paths
+        )
         if others:
             raise InputError(
                 f"'{folder}' holds {others[0].name} of other data, which training would read too: remove it, "

@@ -22,7 +22,6 @@ MODEL_CASES = [name for name in cases() if case(name)["config"]["class"] in ("MA
 CHOICES: dict[str, dict[str, Any]] = {
     "ssm_chebyshev": {"radial_type": "chebyshev_raw"},  # B13: polynomials of the distance in Angstrom
     "ssm_soft_legacy": {"distance_transform": "SoftLegacy"},  # the Soft transform before 0.3.10
-    "m16_ssm_reduced_cg": {"use_reduced_cg": False},  # the U matrices come with the state dict
 }
 
 

@@ -37,7 +37,6 @@ gate_dict: dict[str, blocks.Gate | None] = {
 # Keywords of mace-torch and CP-MACE that this package does not need: the value at which they change nothing.
 _NEUTRAL: dict[str, Any] = {
     "apply_cutoff": True,
-    "use_reduced_cg": False,
     "use_so3": False,
     "use_agnostic_product": False,
     "use_last_readout_only": False,
@@ -110,6 +109,7 @@ class Architecture:
     radial_type: str
     num_heads: int
     cueq_config: Any | None
+    use_reduced_cg: bool = False
 
     @classmethod
     def parse(
@@ -229,6 +229,7 @@ class Architecture:
             use_sc=layer > 0 or self.interaction_cls_first.self_connection_is_returned,
             num_elements=self.num_elements,
             cueq_config=self.cueq_config,
+            use_reduced_cg=self.use_reduced_cg,
         )
 
     def readout(self, layer: int) -> torch.nn.Module:

@@ -235,6 +235,7 @@ class EquivariantProductBasisBlock(torch.nn.Module):
         use_sc: bool = True,
         num_elements: int | None = None,
         cueq_config: Any | None = None,
+        use_reduced_cg: bool = False,
     ) -> None:
         super().__init__()
         self.use_sc = use_sc
@@ -246,6 +247,7 @@ class EquivariantProductBasisBlock(torch.nn.Module):
             correlation,
             num_elements=num_elements,
             cueq_config=cueq_config,
+            use_reduced_cg=use_reduced_cg,
         )
         self.linear = Linear(target_irreps, target_irreps, cueq_config=cueq_config)
 

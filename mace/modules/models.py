@@ -67,6 +67,8 @@ class MACE(Trunk):
         potential_output: predict the Fermi level.
         pred_uncertainty: predict log variances of energy and Fermi level.
         pred_evidential: predict evidential parameters of energy and Fermi level.
+        use_reduced_cg: the many-body messages start from a basis of the symmetric couplings only, which spans
+            the same functions with fewer weights; newer versions of MACE do so by default.
         **others: keywords of other versions, accepted only where they change nothing.
 
     Raises:
@@ -103,6 +105,7 @@ class MACE(Trunk):
         potential_output: bool = False,
         pred_uncertainty: bool = False,
         pred_evidential: bool = False,
+        use_reduced_cg: bool = False,
         **others: Any,
     ) -> None:
         refuse_unknown(others)
@@ -127,6 +130,7 @@ class MACE(Trunk):
             radial_type=radial_type,
             heads=heads,
             cueq_config=cueq_config,
+            use_reduced_cg=use_reduced_cg,
         )
         energies = architecture.checked_energies(atomic_energies)
         super().__init__(architecture, energies, pair_repulsion, num_extra_inputs=int(electron_input))

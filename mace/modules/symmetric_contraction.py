@@ -28,7 +28,7 @@ from e3nn import o3
 from e3nn.util.jit import compile_mode
 
 from mace.exceptions import InputError
-from mace.tools.cg import U_matrix_real
+from mace.tools.cg import U_matrix_real, symmetric_U_matrix
 
 
 @lru_cache(maxsize=16)
@@ -118,10 +118,12 @@ class Contraction(torch.nn.Module):
         internal_weights: False to use ``weights`` instead of creating them.
         num_elements: Z.
         weights: parameters [Z, K_q, C] for q = nu-1 .. 1 and then q = nu, when ``internal_weights`` is False.
+        use_reduced_cg: start from a basis of the symmetric couplings, which has fewer elements K.
 
     State: ``weights_max`` [Z, K_nu, C], ``weights.{i}`` [Z, K_q, C] for q = nu-1 .. 1, buffers
         ``U_matrix_{q}`` [(2l+1), D, ..., D, K_q].
-    The stored U matrices fix what the weights mean; loading a state dict takes them over.
+    The stored U matrices fix what the weights mean; loading a state dict takes them over, with as many basis
+    elements as there are in it.
 
     Raises:
         InputError: no product of features has the symmetry of the output.
@@ -135,6 +137,7 @@ class Contraction(torch.nn.Module):
         internal_weights: bool = True,
         num_elements: int | None = None,
         weights: Sequence[torch.nn.Parameter] | None = None,
+        use_reduced_cg: bool = False,
     ) -> None:
         super().__init__()
         irreps_in = o3.Irreps(irreps_in)
@@ -143,9 +146,11 @@ class Contraction(torch.nn.Module):
         self.coupling_irreps = o3.Irreps([(1, ir) for _, ir in irreps_in])
         self.correlation = correlation
         for order in range(1, correlation + 1):
-            self.register_buffer(
-                f"U_matrix_{order}", U_matrix_real(self.coupling_irreps, self.irrep_out, order)[-1]
-            )
+            if use_reduced_cg:
+                coupling = symmetric_U_matrix(self.coupling_irreps, self.irrep_out, order)
+            else:
+                coupling = U_matrix_real(self.coupling_irreps, self.irrep_out, order)[-1]
+            self.register_buffer(f"U_matrix_{order}", coupling)
         sizes = [self.U_tensors(order).shape[-1] for order in range(correlation, 0, -1)]
         if not any(sizes):
             raise InputError(
@@ -205,9 +210,25 @@ class Contraction(torch.nn.Module):
             ]
             self.form = self.form_of(flat).to(self.U_matrix_1)
 
-    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
-        super()._load_from_state_dict(*args, **kwargs)
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        self._take_sizes(state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         self._refresh()
+
+    def _take_sizes(self, state_dict: dict[str, Any], prefix: str) -> None:
+        """Make room for the basis elements of a state dict, where its U matrices and weights agree on them."""
+        for index in range(self.correlation):
+            weight, order = f"weights.{index - 1}" if index else "weights_max", self.correlation - index
+            stored = [state_dict.get(prefix + name) for name in (f"U_matrix_{order}", weight)]
+            coupling, own = self.U_tensors(order), self.get_parameter(weight)
+            if not all(isinstance(tensor, torch.Tensor) for tensor in stored):
+                continue
+            wanted = (*coupling.shape[:-1], size := stored[0].shape[-1]), (own.shape[0], size, own.shape[2])
+            if size != coupling.shape[-1] and tuple(tuple(tensor.shape) for tensor in stored) == wanted:
+                coupling.data = coupling.new_empty(wanted[0])
+                own.data = own.data.new_empty(wanted[1])
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Contraction:
         super()._apply(fn, recurse)
@@ -265,6 +286,7 @@ class SymmetricContraction(torch.nn.Module):
         irrep_normalization, path_normalization: only "component" and "element" exist.
         internal_weights, shared_weights: only True (or None, the same) exists.
         num_elements: number of elements, each with its own weights.
+        use_reduced_cg: see `Contraction`.
 
     Raises:
         InputError: an output irrep that no product of the features has.
@@ -280,6 +302,7 @@ class SymmetricContraction(torch.nn.Module):
         internal_weights: bool | None = None,
         shared_weights: bool | None = None,
         num_elements: int | None = None,
+        use_reduced_cg: bool = False,
     ) -> None:
         super().__init__()
         assert (irrep_normalization, path_normalization) == ("component", "element")
@@ -287,7 +310,13 @@ class SymmetricContraction(torch.nn.Module):
         self.irreps_in, self.irreps_out = o3.Irreps(irreps_in), o3.Irreps(irreps_out)
         self.internal_weights = self.shared_weights = True
         self.contractions = torch.nn.ModuleList(
-            Contraction(self.irreps_in, o3.Irreps([block]), correlation, num_elements=num_elements)
+            Contraction(
+                self.irreps_in,
+                o3.Irreps([block]),
+                correlation,
+                num_elements=num_elements,
+                use_reduced_cg=use_reduced_cg,
+            )
             for block in self.irreps_out
         )
         self.register_buffer("columns", self.contractions[0].columns, persistent=False)

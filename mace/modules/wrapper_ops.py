@@ -166,8 +166,9 @@ def SymmetricContractionWrapper(  # noqa: N802 - the name other projects import
     correlation: int,
     num_elements: int | None = None,
     cueq_config: CueqConfig = None,
+    use_reduced_cg: bool = False,
 ) -> torch.nn.Module:
     """Symmetric contraction: x [N, C, D] and element one-hot [N, Z] to [N, irreps_out.dim]."""
     return backend(cueq_config, "symmetric").symmetric_contraction(
-        irreps_in, irreps_out, correlation, num_elements=num_elements
+        irreps_in, irreps_out, correlation, num_elements=num_elements, use_reduced_cg=use_reduced_cg
     )

@@ -7,6 +7,7 @@ Accurate Force Fields", NeurIPS 2022, equations 9-11 (generalised Clebsch-Gordan
 from __future__ import annotations
 
 from functools import cache, lru_cache
+from itertools import permutations
 
 import numpy as np
 import torch
@@ -84,6 +85,42 @@ def U_matrix_real(  # noqa: N802 - the name other projects import
         basis = _basis(irreps_in, ir, correlation, normalization, allowed)
         result += [ir, torch.tensor(basis, dtype=dtype or torch.get_default_dtype())]
     return result
+
+
+def symmetric_U_matrix(  # noqa: N802 - beside U_matrix_real
+    irreps_in: o3.Irreps | str,
+    irreps_out: o3.Irrep | str,
+    correlation: int,
+    dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """An orthonormal basis of the equivariant maps that do not depend on the order of their factors.
+
+    A contraction multiplies a feature vector with itself, so that only this part of `U_matrix_real` counts.
+    It spans the same functions with fewer basis elements. Arguments and result as there, with the tensor of
+    the one output irrep alone; K is the dimension of the symmetric part.
+    """
+    basis = _symmetric_basis(o3.Irreps(irreps_in), o3.Irreps(str(irreps_out))[0].ir, correlation)
+    return torch.tensor(basis, dtype=dtype or torch.get_default_dtype())
+
+
+@lru_cache(maxsize=64)
+def _symmetric_basis(irreps_in: o3.Irreps, ir_out: o3.Irrep, correlation: int) -> np.ndarray:
+    full = U_matrix_real(irreps_in, ir_out, correlation, dtype=torch.float64)[-1].numpy()
+    first = full.ndim - 1 - correlation  # the axis of the first factor
+    orders = list(permutations(range(first, first + correlation)))
+    symmetric = sum(full.transpose(*range(first), *order, full.ndim - 1) for order in orders) / len(orders)
+    flat = symmetric.reshape(-1, full.shape[-1])
+    # Gram-Schmidt in the order of the couplings: each adds what the ones before lack, many add nothing.
+    kept, columns = 0, np.empty_like(flat)
+    for column in flat.T:
+        rest = column.copy()
+        for _ in range(2):  # the second pass removes what rounding left
+            rest -= columns[:, :kept] @ (columns[:, :kept].T @ rest)
+        size = np.linalg.norm(rest)
+        if size > 1e-8:  # couplings have norms of order one
+            columns[:, kept] = rest / size
+            kept += 1
+    return columns[:, :kept].reshape(*full.shape[:-1], kept)
 
 
 @lru_cache(maxsize=64)

@@ -16,7 +16,7 @@ import torch
 
 from mace.exceptions import InputError
 from mace.tools.bundle import read_bundle
-from mace.tools.model_formats import ModelFormat, folder_in, recognise
+from mace.tools.model_formats import ModelFormat, recognise
 from mace.tools.pickled_models import read_pickled_model
 from mace.tools.plain import dtype_name, model_class_called
 from mace.tools.rebuild import adopt, restore_model
@@ -110,7 +110,7 @@ def _read_torchscript(path: Path, map_location: str | torch.device) -> torch.nn.
 
 def _read_pickled(path: Path, map_location: str | torch.device) -> torch.nn.Module:
     with zipfile.ZipFile(path) as archive:
-        pickled = read_pickled_model(archive, folder_in(archive))
+        pickled = read_pickled_model(archive)
         state, frozen = pickled.state()
         keywords = constructor_keywords(pickled)
     ours = in_our_terms(pickled.class_name, keywords, state)

@@ -47,11 +47,6 @@ def recognise(path: Path) -> ModelFormat:
     raise InputError(f"model file {path} is truncated, or not a model file at all (it has no known beginning)")
 
 
-def folder_in(archive: zipfile.ZipFile) -> str:
-    """The name of the folder that torch puts everything into."""
-    return next(iter(archive.namelist()), "").partition("/")[0]
-
-
 def _of_archive(path: Path) -> ModelFormat:
     try:
         with zipfile.ZipFile(path) as archive:

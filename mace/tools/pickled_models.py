@@ -73,6 +73,7 @@ _STORAGES = {
     "torch.BoolStorage": torch.bool,
 }
 _GENERATED = "torch.fx."
+_SCRIPTED = "__torch__."  # classes of TorchScript: the names of attributes, nothing else
 
 
 class Record:
@@ -103,14 +104,16 @@ class Record:
 class _Unpickler(pickle.Unpickler):
     """Builds nothing but records, strings, numbers, lists, tuples, sets and dictionaries."""
 
-    def __init__(self, contents: bytes) -> None:
+    def __init__(self, contents: bytes, scripted: bool = False) -> None:
         super().__init__(io.BytesIO(contents))
+        self._scripted = scripted
         self._kinds: dict[str, type[Record]] = {}
 
     def find_class(self, module: str, name: str) -> type[Record]:
         module = "builtins" if module == "__builtin__" else module
         full = f"{module}.{name}"
-        if full not in _ALLOWED:
+        scripted = self._scripted and full.startswith((_SCRIPTED, "torch.jit._pickle."))
+        if full not in _ALLOWED and not scripted:
             raise pickle.UnpicklingError(f"it names {full}, which is refused: no known model consists of it")
         return self._kind(full)
 
@@ -250,11 +253,46 @@ class PickledModule:
                 yield f"{self.path}{name}", *self._tensors.read(value)
         for child in self.children().values():
             yield from child._tensors_within()
+        for name, code in _as_dict(self._state.get("__codegen__")).items():
+            yield from _constants(f"{self.path}{name}.", _as_bytes(code))
 
     def state(self) -> tuple[dict[str, torch.Tensor], list[str]]:
         """State dict of this module, generated code left out, and names of what needs no gradient."""
         found = list(self._tensors_within())
         return {name: tensor for name, tensor, _ in found}, [name for name, _, trains in found if not trains]
+
+
+def _constants(path: str, code: bytes | None) -> Iterator[tuple[str, torch.Tensor, bool]]:
+    """The tensors of a TorchScript module that is stored as the bytes of its archive, without compiling it."""
+    if code is None or not code.startswith(b"PK"):
+        return
+    with zipfile.ZipFile(io.BytesIO(code)) as archive:
+        prefix = folder_in(archive)
+        root = _loaded(archive, prefix, scripted=True)
+        tensors = _Tensors(archive, prefix)
+        for name, value in _as_dict(root.state if isinstance(root, Record) else None).items():
+            if _call(value)[0] == "torch._utils._rebuild_tensor_v2":
+                yield f"{path}{name}", *tensors.read(value)
+
+
+def _as_bytes(value: Any) -> bytes | None:
+    """Bytes, which protocol 2 writes as text; None for what is no such thing."""
+    match _call(value):
+        case "_codecs.encode", (str() as text, *_):
+            return text.encode("latin1", errors="replace")
+    return value if isinstance(value, bytes) else None
+
+
+def folder_in(archive: zipfile.ZipFile) -> str:
+    """The name of the folder that torch puts everything of an archive into."""
+    return next(iter(archive.namelist()), "").partition("/")[0]
+
+
+def _loaded(archive: zipfile.ZipFile, prefix: str, scripted: bool = False) -> Any:
+    try:
+        return _Unpickler(archive.read(f"{prefix}/data.pkl"), scripted).load()
+    except (TypeError, AttributeError, IndexError, ImportError) as error:  # of a malformed pickle
+        raise pickle.UnpicklingError(f"its pickle is malformed ({error})") from error
 
 
 def plain(value: Any) -> Any:
@@ -299,27 +337,23 @@ def _number(dtype: Any, raw: Any) -> float | int:
     form = {"f8": torch.float64, "f4": torch.float32, "i8": torch.int64, "i4": torch.int32}.get(
         arguments[0] if name == "numpy.dtype" and arguments else ""
     )
-    if _call(raw)[0] == "_codecs.encode" and isinstance(raw.args[0], str):
-        raw = raw.args[0].encode("latin1")
-    if form is None or not isinstance(raw, bytes) or len(raw) != form.itemsize:
+    raw = _as_bytes(raw)
+    if form is None or raw is None or len(raw) != form.itemsize:
         raise pickle.UnpicklingError("one of its numbers is of a kind that is not known")
     return torch.frombuffer(bytearray(raw), dtype=form).item()
 
 
-def read_pickled_model(archive: zipfile.ZipFile, prefix: str) -> PickledModule:
+def read_pickled_model(archive: zipfile.ZipFile) -> PickledModule:
     """The model in a zip archive of `torch.save`, as records.
 
     Args:
         archive: the open archive; tensors are read from it as they are asked for.
-        prefix: the folder in it that holds ``data.pkl``.
 
     Raises:
         pickle.UnpicklingError: the pickle names something foreign, or does not hold a model.
     """
-    try:
-        root = _Unpickler(archive.read(f"{prefix}/data.pkl")).load()
-    except (TypeError, AttributeError, IndexError, ImportError) as error:  # of a malformed pickle
-        raise pickle.UnpicklingError(f"its pickle is malformed ({error})") from error
+    prefix = folder_in(archive)
+    root = _loaded(archive, prefix)
     if not isinstance(root, Record) or not root.name.startswith("mace.modules.models."):
         what = root.name if isinstance(root, Record) else type(root).__name__
         raise pickle.UnpicklingError(f"it holds a {what}, not a model")

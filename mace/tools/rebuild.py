@@ -287,17 +287,23 @@ def adopt(
     description = {
         "class": class_name,
         "arguments": encode(dict(arguments)),
-        "built_with": _built_with(),
+        "built_with": {**_built_with(), "default_dtype": dtype_name(_float_dtype(state))},
         "training": False,
         "training_differs": [],
         "frozen": list(frozen),
     }
-    model = _built(description)
+    model = _built(description, computes_constants=True)
     own = model.state_dict()
     constants = {name: tensor for name, tensor in own.items() if _is_constant(name, tensor)}
     _load(model, {**constants, **state}, strict_names=False)
     _set_flags(model, description)
     return model
+
+
+def _float_dtype(state: Mapping[str, torch.Tensor]) -> torch.dtype:
+    """The dtype of the first floating-point tensor; without any, torch's default."""
+    floats = (tensor.dtype for tensor in state.values() if tensor.is_floating_point())
+    return next(floats, torch.get_default_dtype())
 
 
 def _is_constant(name: str, tensor: torch.Tensor) -> bool:
@@ -313,10 +319,10 @@ def _restored(description: dict[str, Any], state: dict[str, torch.Tensor]) -> to
     return model
 
 
-def _built(description: dict[str, Any]) -> torch.nn.Module:
+def _built(description: dict[str, Any], computes_constants: bool = False) -> torch.nn.Module:
     """A model with the described arguments, and its record."""
     cls, arguments = model_class(description["class"]), decode(description["arguments"])
-    with _undisturbed(description):
+    with _undisturbed(description, computes_constants):
         try:
             model = cls(**arguments)
         except (TypeError, ValueError) as error:
@@ -329,12 +335,12 @@ def _built(description: dict[str, Any]) -> torch.nn.Module:
 
 
 @contextmanager
-def _undisturbed(description: dict[str, Any]) -> Iterator[None]:
+def _undisturbed(description: dict[str, Any], computes_constants: bool) -> Iterator[None]:
     """Build on the CPU without generated code and leave the process as it was.
 
     torch's default dtype is only touched for accelerated kernels, which fix the precision of their arithmetic
-    when they are built; everything else gets its dtype from the state, so that other threads never see
-    another default.
+    when they are built, and where constants are computed that the state lacks; everything else gets its dtype
+    from the state, so that other threads never see another default.
     """
     wanted = decode({"$dtype": description["built_with"]["default_dtype"]})
     kernels = description["arguments"].get("cueq_config") is not None
@@ -342,7 +348,7 @@ def _undisturbed(description: dict[str, Any]) -> Iterator[None]:
         stack.enter_context(disable_e3nn_codegen())
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(torch.device("cpu"))
-        if kernels and torch.get_default_dtype() != wanted:
+        if (kernels or computes_constants) and torch.get_default_dtype() != wanted:
             stack.callback(torch.set_default_dtype, torch.get_default_dtype())
             torch.set_default_dtype(wanted)
         yield
@@ -356,9 +362,8 @@ def _load(model: torch.nn.Module, state: dict[str, torch.Tensor], strict_names: 
     own = model.state_dict()
     if strict_names and own.keys() != state.keys():
         raise RebuildError(_unlike(own, state))
-    floats = [tensor.dtype for tensor in state.values() if tensor.is_floating_point()]
     devices = [tensor.device for tensor in state.values()]
-    model.to(device=devices[0] if devices else None, dtype=floats[0] if floats else None)
+    model.to(device=devices[0] if devices else None, dtype=_float_dtype(state))
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if name in state and tensor.dtype != state[name].dtype:
             tensor.data = tensor.data.to(state[name].dtype)

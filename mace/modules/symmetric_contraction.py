@@ -218,7 +218,7 @@ class Contraction(torch.nn.Module):
         self._refresh()
 
     def _take_sizes(self, state_dict: dict[str, Any], prefix: str) -> None:
-        """Make room for the basis elements of a state dict, where its U matrices and weights agree on them."""
+        """Make room for the basis elements of a state dict, if its U matrices and weights agree on them."""
         for index in range(self.correlation):
             weight, order = f"weights.{index - 1}" if index else "weights_max", self.correlation - index
             stored = [state_dict.get(prefix + name) for name in (f"U_matrix_{order}", weight)]

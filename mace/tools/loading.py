@@ -37,7 +37,7 @@ def load_model(
     """The model in ``path``, whatever kind of file it is; one line in the log says which.
 
     A ``.model`` file of this package, a bundle (``.safetensors``), a TorchScript archive (which stays one, see
-    `load_from_json`), a model that MACE or CP-MACE pickled whole, or a state dict NAME.pt with NAME.json.
+    `load_from_json`), a model that MACE or CP-MACE pickled, or a state dict NAME.pt with NAME.json.
 
     Args:
         path: the file; of a state dict either of the two.
@@ -84,6 +84,16 @@ def load_from_json(f: str | os.PathLike[str], map_location: str | torch.device =
             raise InputError(f"{path} has no config.json, so that no model can be built from it")
         names = json.loads(extra["config.json"])["state"]
         return restore_model(extra["config.json"], {name: tensors[name] for name in names})
+
+
+def extract_load(
+    f: str | os.PathLike[str],
+    map_location: str | torch.device = "cpu",
+    config: str | os.PathLike[str] | None = None,
+) -> torch.nn.Module:
+    """The model in a file, as a module that can be trained and converted; otherwise as `load_model`."""
+    model = load_model(f, map_location, config=config)
+    return load_from_json(f, map_location) if isinstance(model, torch.jit.ScriptModule) else model
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def recognise(path: Path) -> ModelFormat:
         return ModelFormat.BUNDLE
     if start.lstrip()[:1] == b"{":
         return ModelFormat.CONFIGURATION
-    raise InputError(f"model file {path} is truncated, or not a model file at all (it has no known beginning)")
+    raise InputError(f"model file {path} is truncated, or not a model file at all (of no known format)")
 
 
 def _of_archive(path: Path) -> ModelFormat:

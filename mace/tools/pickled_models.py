@@ -110,6 +110,7 @@ class _Unpickler(pickle.Unpickler):
         self._kinds: dict[str, type[Record]] = {}
 
     def find_class(self, module: str, name: str) -> type[Record]:
+        """The stand-in for a name, or pickle.UnpicklingError."""
         module = "builtins" if module == "__builtin__" else module
         full = f"{module}.{name}"
         scripted = self._scripted and full.startswith((_SCRIPTED, "torch.jit._pickle."))
@@ -118,6 +119,7 @@ class _Unpickler(pickle.Unpickler):
         return self._kind(full)
 
     def persistent_load(self, pid: Any) -> Record:
+        """The note of a storage: dtype, key, number of elements."""
         match pid:
             case ("storage", type() as kind, str() as key, str(), int() as count) if issubclass(kind, Record):
                 if kind.name in _STORAGES:
@@ -263,7 +265,7 @@ class PickledModule:
 
 
 def _constants(path: str, code: bytes | None) -> Iterator[tuple[str, torch.Tensor, bool]]:
-    """The tensors of a TorchScript module that is stored as the bytes of its archive, without compiling it."""
+    """The tensors of a TorchScript module that is stored as the bytes of its archive; it is not compiled."""
     if code is None or not code.startswith(b"PK"):
         return
     with zipfile.ZipFile(io.BytesIO(code)) as archive:
@@ -316,7 +318,7 @@ def plain(value: Any) -> Any:
             return plain(items)
         case "builtins.getattr", (type() as owner, str() as name):
             return f"{plain(owner)}.{name}"
-        case ("numpy.core.multiarray.scalar" | "numpy._core.multiarray.scalar"), (dtype, raw):
+        case (("numpy.core.multiarray.scalar" | "numpy._core.multiarray.scalar"), (dtype, raw)):
             return _number(dtype, raw)
     raise pickle.UnpicklingError("one of its attributes is of a kind that is not known")
 

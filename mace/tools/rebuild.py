@@ -29,6 +29,7 @@ __all__ = [
     "adopt",
     "disable_e3nn_codegen",
     "extract_config_mace_model",
+    "extract_model",
     "rebuild",
     "recorded_config",
     "records_config",
@@ -210,6 +211,11 @@ def rebuild(model: torch.nn.Module) -> torch.nn.Module:
     return copy
 
 
+def extract_model(model: torch.nn.Module, map_location: str | torch.device = "cpu") -> torch.nn.Module:
+    """A copy of ``model`` on another device; errors as for `rebuild`."""
+    return rebuild(model).to(map_location)
+
+
 def describe(model: torch.nn.Module) -> str:
     """All of ``model`` but its tensors, as JSON text: the record, what trains, what is frozen."""
     description = json.loads(_recorded_text(model))
@@ -275,7 +281,10 @@ def _report_versions(recorded: dict[str, Any]) -> None:
 
 
 def adopt(
-    class_name: str, arguments: Mapping[str, Any], state: Mapping[str, torch.Tensor], frozen: Sequence[str] = ()
+    class_name: str,
+    arguments: Mapping[str, Any],
+    state: Mapping[str, torch.Tensor],
+    frozen: Sequence[str] = (),
 ) -> torch.nn.Module:
     """The model of another program: its class in this package, plain arguments, and weights.
 

@@ -1,4 +1,4 @@
-"""What MACE and CP-MACE mean by a model: constructor keywords from its parts, and their choices in our terms."""
+"""What MACE and CP-MACE mean by a model: constructor keywords from its parts, their choices in our terms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,13 @@ _GATES = {
     "torch._C._VariableFunctionsClass.tanh": "tanh",
     "torch._C._VariableFunctionsClass.abs": "abs",
 }
-FERMI_OPTIONS = ("electron_input", "use_global_state", "potential_output", "pred_uncertainty", "pred_evidential")
+FERMI_OPTIONS = (
+    "electron_input",
+    "use_global_state",
+    "potential_output",
+    "pred_uncertainty",
+    "pred_evidential",
+)
 # Attributes of newer models, and the value at which our classes compute the same.
 _NEUTRAL = {
     "apply_cutoff": True,
@@ -33,16 +39,45 @@ _NEUTRAL = {
     "use_edge_irreps_first": False,
 }
 _PARTS = frozenset(
-    "node_embedding radial_embedding pair_repulsion_fn spherical_harmonics atomic_energies_fn interactions "
-    "products readouts scale_shift node_updates state_updates global_state_embedding potential_output_layer "
-    "potential_logvar_output_layer energy_logvar_output_layer potential_evidential_output_layer "
-    "energy_evidential_output_layer".split()
+    [
+        "node_embedding",
+        "radial_embedding",
+        "pair_repulsion_fn",
+        "spherical_harmonics",
+        "atomic_energies_fn",
+        "interactions",
+        "products",
+        "readouts",
+        "scale_shift",
+        "node_updates",
+        "state_updates",
+        "global_state_embedding",
+        "potential_output_layer",
+        "potential_logvar_output_layer",
+        "energy_logvar_output_layer",
+        "potential_evidential_output_layer",
+        "energy_evidential_output_layer",
+    ]
 )
 # What the constructors take: all of them, those of energies, those of dipoles.
 _COMMON = frozenset(
-    "r_max num_bessel num_polynomial_cutoff max_ell interaction_cls interaction_cls_first num_interactions "
-    "num_elements hidden_irreps MLP_irreps avg_num_neighbors atomic_numbers correlation gate "
-    "radial_MLP".split()
+    [
+        "r_max",
+        "num_bessel",
+        "num_polynomial_cutoff",
+        "max_ell",
+        "interaction_cls",
+        "interaction_cls_first",
+        "num_interactions",
+        "num_elements",
+        "hidden_irreps",
+        "MLP_irreps",
+        "avg_num_neighbors",
+        "atomic_numbers",
+        "correlation",
+        "gate",
+        "radial_MLP",
+    ]
 )
 _ENERGY = frozenset(["atomic_energies", "radial_type", "distance_transform", "pair_repulsion", "heads"])
 _DIPOLES: dict[str, frozenset[str]] = {

@@ -59,7 +59,7 @@ def for_upstream(model: torch.nn.Module, peer: str) -> tuple[dict[str, Any], dic
 
 
 def _their_keywords(name: str, recorded: Keywords, state: Mapping[str, torch.Tensor]) -> Keywords:
-    """Recorded arguments by the names of the command line; statistics from the state, which is what counts."""
+    """Recorded arguments by the names of the command line; statistics from the state, which counts."""
     keywords = {"radial_type": "bessel", "distance_transform": "None", "heads": None, **recorded}
     for key in ("interaction_cls", "interaction_cls_first"):
         keywords[key] = keywords[key].rpartition(".")[2]
@@ -137,7 +137,8 @@ def _their_state(
 
 def _unused_updates(channels: int, dtype: torch.dtype) -> dict[str, torch.Tensor]:
     """The networks that every ScaleShiftMACE of CP-MACE carries, whether it has a global state or not."""
-    widths = {"node_updates.mlp": channels, "node_updates.gate": channels, "state_updates.0.mlp": _STATE_WIDTH}
+    widths = dict.fromkeys(("node_updates.mlp", "node_updates.gate"), channels)
+    widths["state_updates.0.mlp"] = _STATE_WIDTH
     tensors = {}
     for prefix, width in widths.items():
         for layer, inputs in ((0, channels + _STATE_WIDTH), (2, width)):

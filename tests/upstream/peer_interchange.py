@@ -3,7 +3,7 @@
 usage: python peer_interchange.py pickle JOB.json     the job: a list of models (class, arguments), a folder
        python peer_interchange.py read CODE.py NAME   the code defines ``model`` in the folder it runs in
 
-Both evaluate the batch in batch.npz, and write energies and forces to NAME.npz; for `pickle` beside NAME.model.
+Both evaluate the batch in batch.npz and write the outputs to NAME.npz; `pickle` also writes NAME.model.
 """
 
 from __future__ import annotations

@@ -46,8 +46,15 @@ _TWO_HEADS = {
     "use_reduced_cg": True,
 }
 # 128x0e + 128x1o, as released models are
-_LARGE = {**_SCALED, "hidden_irreps": "128x0e + 128x1o", "MLP_irreps": "16x0e", "max_ell": 3, "correlation": 3}
-_LARGE.update(num_bessel=8, radial_MLP=[64, 64, 64])
+_LARGE = {
+    **_SCALED,
+    "hidden_irreps": "128x0e + 128x1o",
+    "MLP_irreps": "16x0e",
+    "max_ell": 3,
+    "correlation": 3,
+    "num_bessel": 8,
+    "radial_MLP": [64, 64, 64],
+}
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("MACE", _PLAIN),
     "large": ("ScaleShiftMACE", _LARGE),
@@ -92,8 +99,8 @@ def pickled(peer, tmp_path_factory) -> Path:
             for name, (kind, arguments) in MODELS.items()
             if len(arguments.get("heads", ["default"])) == heads
         }
-        head = torch.tensor([0, heads - 1])
-        np.savez(folder / "batch.npz", **{key: value.numpy() for key, value in {**the_batch(), "head": head}.items()})
+        batch = {**the_batch(), "head": torch.tensor([0, heads - 1])}
+        np.savez(folder / "batch.npz", **{key: value.numpy() for key, value in batch.items()})
         (folder / "job.json").write_text(json.dumps(jobs))
         peer([str(SCRIPT), "pickle", "job.json"], folder)
     return folder

@@ -22,8 +22,8 @@ def remove_pt_head(model: torch.nn.Module, head_to_keep: str | None = None) -> t
         head_to_keep: the head; None for the first that is not called pt_head.
 
     Returns:
-        A model of the same class, dtype and device with that head alone: its energies, forces and Fermi levels
-        are those of the head.
+        A model of the same class, dtype and device with that head alone: its energies, forces and Fermi
+        levels are those of the head.
 
     Raises:
         InputError: there is only one head, or none of that name.

@@ -37,7 +37,7 @@ def load_model(
     """The model in ``path``, whatever kind of file it is; one line in the log says which.
 
     A ``.model`` file of this package, a bundle (``.safetensors``), a TorchScript archive (which stays one, see
-    `load_from_json`), a model that MACE or CP-MACE pickled, or a state dict NAME.pt with NAME.json.
+    `load_from_json`), a model that MACE or CP-MACE pickled, a state dict NAME.pt with NAME.json.
 
     Args:
         path: the file; of a state dict either of the two.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import zipfile
 from collections.abc import Callable
@@ -90,8 +91,6 @@ def write(path: Path, disguise: str, bait: Path, zipped: bool = True) -> None:
 
 def runs(disguise: str, bait: Path) -> bool:
     """Whether the pickle does create the file when Python's own reader takes it."""
-    try:
+    with contextlib.suppress(Exception):  # whatever happens once the file is there
         pickle.loads(PICKLES[disguise](bait))
-    except Exception:  # noqa: BLE001 - whatever happens after the file was created
-        pass
     return bait.exists()

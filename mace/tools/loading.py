@@ -20,6 +20,7 @@ from mace.tools.model_formats import ModelFormat, recognise
 from mace.tools.pickled_models import read_pickled_model
 from mace.tools.plain import dtype_name, model_class_called
 from mace.tools.rebuild import adopt, restore_model
+from mace.tools.safe_files import read_plain_data
 from mace.tools.upstream_config import constructor_keywords, in_our_terms
 from mace.tools.upstream_files import read_pair
 
@@ -36,7 +37,7 @@ def load_model(
 ) -> torch.nn.Module:
     """The model in ``path``, whatever kind of file it is; one line in the log says which.
 
-    A ``.model`` file of this package, a bundle (``.safetensors``), a TorchScript archive (which stays one, see
+    A ``.model`` file of this package, a bundle (``.safetensors``), a TorchScript archive (it stays one, see
     `load_from_json`), a model that MACE or CP-MACE pickled, a state dict NAME.pt with NAME.json.
 
     Args:
@@ -108,7 +109,7 @@ def _errors_name(path: Path) -> Iterator[None]:
 
 def _read_model(path: Path, map_location: str | torch.device) -> torch.nn.Module:
     with _only_our_function():
-        model = torch.load(path, map_location=map_location, weights_only=True)
+        model = read_plain_data(path, map_location)
     if not isinstance(model, torch.nn.Module):
         raise InputError(f"model file {path} holds a {type(model).__name__}, not a model")
     return model
@@ -145,7 +146,7 @@ def _read_pair(
             raise InputError(f"model file {path} is a configuration, and the state dict {weights} is missing")
     else:
         weights, configuration = path, Path(config) if config else path.with_suffix(".json")
-    state = torch.load(weights, map_location=map_location, weights_only=True)
+    state = read_plain_data(weights, map_location)
     if isinstance(state, dict) and {"model", "optimizer", "lr_scheduler"} <= state.keys():
         raise InputError(
             f"model file {path} holds tensors but no model, it looks like a checkpoint: "

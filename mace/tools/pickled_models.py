@@ -96,10 +96,6 @@ class Record:
     def __setitem__(self, key: Any, value: Any) -> None:
         self.items.append((key, value))
 
-    def append(self, value: Any) -> None:
-        """A further item."""
-        self.items.append(value)
-
 
 class _Unpickler(pickle.Unpickler):
     """Builds nothing but records, strings, numbers, lists, tuples, sets and dictionaries."""

@@ -27,6 +27,31 @@ def prepare_data() -> None:
     _open("prepare_data")
 
 
+def convert() -> None:
+    """Command ``mace_convert``."""
+    _open("convert")
+
+
+def convert_device() -> None:
+    """Command ``mace_convert_device``."""
+    _open("convert_device")
+
+
+def select_head() -> None:
+    """Command ``mace_select_head``."""
+    _open("select_head")
+
+
+def e3nn_cueq() -> None:
+    """Command ``mace_e3nn_cueq``."""
+    _open("e3nn_cueq")
+
+
+def cueq_to_e3nn() -> None:
+    """Command ``mace_cueq_to_e3nn``."""
+    _open("cueq_to_e3nn")
+
+
 def _open(command: str) -> None:
     spec = importlib.util.find_spec("mace")
     places = [] if spec is None else [Path(place) for place in spec.submodule_search_locations or ()]

@@ -19,19 +19,19 @@ from mace.exceptions import InputError
 
 def build_default_arg_parser() -> argparse.ArgumentParser:
     """Return the parser of ``mace_run_train``."""
-    parser = _parser("mace_run_train", "Train a MACE force field.", TRAIN, config=True)
+    parser = parser_of("mace_run_train", "Train a MACE force field.", TRAIN, config=True)
     parser.usage = "mace_run_train --name NAME --train_file FILE [flags]"
     return parser
 
 
 def build_preprocess_arg_parser() -> argparse.ArgumentParser:
     """Return the parser of ``mace_prepare_data``."""
-    return _parser("mace_prepare_data", "Prepare large data sets.", PREPROCESS, config=True)
+    return parser_of("mace_prepare_data", "Prepare large data sets.", PREPROCESS, config=True)
 
 
 def build_eval_arg_parser() -> argparse.ArgumentParser:
     """Return the parser of ``mace_eval_configs``."""
-    return _parser("mace_eval_configs", "Label frames with a model.", EVAL, config=False)
+    return parser_of("mace_eval_configs", "Label frames with a model.", EVAL, config=False)
 
 
 _LIST_LITERALS = ("radial_MLP", "atomic_numbers")  # flags that take the text of a Python list
@@ -80,9 +80,10 @@ def _open_config(path: str) -> TextIO:
         ) from None
 
 
-def _parser(
+def parser_of(
     program: str, description: str, groups: Iterable[FlagGroup], *, config: bool
 ) -> argparse.ArgumentParser:
+    """Return a parser with the flags of ``groups``, and with ``--config`` for a YAML file if asked for."""
     parser = _Parser(
         prog=program,
         description=description,

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+from argparse import Namespace
 
 import torch
 
-from mace.cli.convert_e3nn_cueq import converted
+from mace.cli.convert_e3nn_cueq import converted, written
+from mace.cli.launch import cueq_to_e3nn as main
 from mace.tools.kernels import to_e3nn
+
+__all__ = ["main", "run", "run_command"]
 
 
 def run(
@@ -18,3 +22,12 @@ def run(
 ) -> torch.nn.Module | None:
     """Convert a model; arguments and errors as for ``mace.cli.convert_e3nn_cueq.run``."""
     return converted(to_e3nn, input_model, output_model, device, return_model)
+
+
+def run_command(args: Namespace) -> None:
+    """The command ``mace_cueq_to_e3nn``; errors as for `run`."""
+    written(run, args)
+
+
+if __name__ == "__main__":
+    main()

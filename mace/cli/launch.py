@@ -14,6 +14,13 @@ from importlib import metadata
 from pathlib import Path
 
 import mace
+from mace.arguments.model_parsers import (
+    build_convert_arg_parser,
+    build_convert_device_arg_parser,
+    build_cueq_to_e3nn_arg_parser,
+    build_e3nn_cueq_arg_parser,
+    build_select_head_arg_parser,
+)
 from mace.arguments.parsers import (
     build_default_arg_parser,
     build_eval_arg_parser,
@@ -37,12 +44,39 @@ def prepare_data() -> None:
     _launch("mace.cli.preprocess_data", build_preprocess_arg_parser())
 
 
+def convert() -> None:
+    """Command ``mace_convert``: a model in another format. Exits with status 1 or 2 for bad input."""
+    _launch("mace.cli.convert", build_convert_arg_parser())
+
+
+def convert_device() -> None:
+    """Command ``mace_convert_device``. Exits with status 1 or 2 for bad input."""
+    _launch("mace.cli.convert_device", build_convert_device_arg_parser())
+
+
+def select_head() -> None:
+    """Command ``mace_select_head``. Exits with status 1 or 2 for bad input."""
+    _launch("mace.cli.select_head", build_select_head_arg_parser())
+
+
+def e3nn_cueq() -> None:
+    """Command ``mace_e3nn_cueq``. Exits with status 1 or 2 for bad input."""
+    _launch("mace.cli.convert_e3nn_cueq", build_e3nn_cueq_arg_parser())
+
+
+def cueq_to_e3nn() -> None:
+    """Command ``mace_cueq_to_e3nn``. Exits with status 1 or 2 for bad input."""
+    _launch("mace.cli.convert_cueq_e3nn", build_cueq_to_e3nn_arg_parser())
+
+
 def _launch(module: str, parser: argparse.ArgumentParser) -> None:
     try:
         args = _parse(parser)
         _look_for_mace_torch()
         _quieten_scripting()
-        importlib.import_module(module).run(args)
+        target = importlib.import_module(module)
+        # Where ``run`` is what Python programs call with a model, the command is another function.
+        getattr(target, "run_command", target.run)(args)
     except (InputError, RunError) as error:
         logging.getLogger().debug("The run ended with an error", exc_info=True)
         _report_failure(f"{parser.prog}: error: {error}")

@@ -34,6 +34,7 @@ from mace.tools.checkpoint_state import (
     Progress,
 )
 from mace.tools.files import atomic_save
+from mace.tools.safe_files import read_plain_data
 
 __all__ = [
     "CheckpointBuilder",
@@ -200,7 +201,7 @@ def _read(path: str | Path, mmap: bool = False, device: torch.device | str | Non
     try:
         if not mmap:
             _check_bits(path)
-        checkpoint = torch.load(path, map_location=device or "cpu", weights_only=True, mmap=mmap)
+        checkpoint = read_plain_data(path, map_location=device or "cpu", mmap=mmap)
     except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, ValueError, BadZipFile) as error:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise UnreadableCheckpoint(f"the checkpoint {path} cannot be read: {reason}") from error

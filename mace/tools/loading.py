@@ -3,41 +3,70 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import pickle
-import pickletools
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
 from mace.exceptions import InputError
-from mace.tools.rebuild import RebuildError, restore_model
+from mace.tools.bundle import read_bundle
+from mace.tools.model_formats import ModelFormat, recognise
+from mace.tools.pickled_models import read_pickled_model
+from mace.tools.plain import dtype_name, model_class_called
+from mace.tools.rebuild import adopt, restore_model
+from mace.tools.safe_files import read_plain_data
+from mace.tools.upstream_config import constructor_keywords, in_our_terms
+from mace.tools.upstream_files import read_pair
 
-_RESTORE = f"{restore_model.__module__}.{restore_model.__qualname__}"
 # torch keeps the list of safe globals for the whole process: one file is read at a time, and the list is put
 # back.
 _ONE_AT_A_TIME = threading.Lock()
 
 
 def load_model(
-    path: str | os.PathLike[str], map_location: str | torch.device = "cpu", dtype: torch.dtype | None = None
+    path: str | os.PathLike[str],
+    map_location: str | torch.device = "cpu",
+    dtype: torch.dtype | None = None,
+    config: str | os.PathLike[str] | None = None,
 ) -> torch.nn.Module:
-    """The model in ``path``: a ``.model`` file of this package or a TorchScript archive.
+    """The model in ``path``, whatever kind of file it is; one line in the log says which.
 
-    ``map_location`` is the device it is put on, ``dtype`` converts its floating-point tensors. A ``.model``
-    file is read with torch's restricted unpickler and one function of ours, so a file cannot run code. Raises
-    `InputError` in one line for everything else: missing, empty, damaged, a checkpoint, a model that another
-    program pickled.
+    A ``.model`` file of this package, a bundle (``.safetensors``), a TorchScript archive (it stays one, see
+    `load_from_json`), a model that MACE or CP-MACE pickled, a state dict NAME.pt with NAME.json.
+
+    Args:
+        path: the file; of a state dict either of the two.
+        map_location: the device that the model is put on.
+        dtype: converts its floating-point tensors.
+        config: the configuration that goes with a state dict, if not NAME.json beside it.
+
+    Raises:
+        InputError: in one line, for everything else: missing, empty, damaged, of another architecture or a
+            newer version, a checkpoint, a file that would run code. No file ever does.
     """
     path = Path(path)
-    read = torch.jit.load if _is_torchscript(path) else _read_model
+    kind = recognise(path)
+    if config is not None and kind is not ModelFormat.STATE:
+        raise InputError(f"model file {path} is {kind.value}: it needs no configuration {config}")
     with _errors_name(path):
-        model = read(str(path), map_location=map_location)
-    return model if dtype is None else model.to(dtype)
+        if kind in (ModelFormat.STATE, ModelFormat.CONFIGURATION):
+            model = _read_pair(path, kind, config, map_location)
+        else:
+            model = _READERS[kind](path, map_location)
+    model = model if dtype is None else model.to(dtype)
+    logging.info("%s: %s (%s)", path, kind.value, _named(model))
+    return model
+
+
+def _named(model: torch.nn.Module) -> str:
+    name = model.original_name if isinstance(model, torch.jit.ScriptModule) else type(model).__name__
+    return f"{name}, {dtype_name(next(model.parameters()).dtype)}"
 
 
 def load_from_json(f: str | os.PathLike[str], map_location: str | torch.device = "cpu") -> torch.nn.Module:
@@ -47,8 +76,8 @@ def load_from_json(f: str | os.PathLike[str], map_location: str | torch.device =
     file without that record, and for everything that `load_model` refuses.
     """
     path = Path(f)
-    if not _is_torchscript(path):
-        raise InputError(f"{path} is a .model file, not a TorchScript archive: read it with load_model")
+    if (kind := recognise(path)) is not ModelFormat.TORCHSCRIPT:
+        raise InputError(f"{path} is {kind.value}, not a TorchScript archive: read it with load_model")
     extra = {"config.json": ""}
     with _errors_name(path):
         tensors = torch.jit.load(str(path), map_location=map_location, _extra_files=extra).state_dict()
@@ -58,22 +87,79 @@ def load_from_json(f: str | os.PathLike[str], map_location: str | torch.device =
         return restore_model(extra["config.json"], {name: tensors[name] for name in names})
 
 
+def extract_load(
+    f: str | os.PathLike[str],
+    map_location: str | torch.device = "cpu",
+    config: str | os.PathLike[str] | None = None,
+) -> torch.nn.Module:
+    """The model in a file, as a module that can be trained and converted; otherwise as `load_model`."""
+    model = load_model(f, map_location, config=config)
+    return load_from_json(f, map_location) if isinstance(model, torch.jit.ScriptModule) else model
+
+
 @contextmanager
 def _errors_name(path: Path) -> Iterator[None]:
     try:
         yield
     except InputError:
         raise
-    except (RebuildError, RuntimeError, pickle.UnpicklingError, EOFError, ValueError, KeyError) as error:
+    except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError) as error:
         raise InputError(f"model file {path} cannot be used: {str(error).strip().splitlines()[0]}") from error
 
 
-def _read_model(path: str, map_location: str | torch.device) -> torch.nn.Module:
+def _read_model(path: Path, map_location: str | torch.device) -> torch.nn.Module:
     with _only_our_function():
-        model = torch.load(path, map_location=map_location, weights_only=True)
+        model = read_plain_data(path, map_location)
     if not isinstance(model, torch.nn.Module):
         raise InputError(f"model file {path} holds a {type(model).__name__}, not a model")
     return model
+
+
+def _read_torchscript(path: Path, map_location: str | torch.device) -> torch.nn.Module:
+    return torch.jit.load(str(path), map_location=map_location)
+
+
+def _read_pickled(path: Path, map_location: str | torch.device) -> torch.nn.Module:
+    with zipfile.ZipFile(path) as archive:
+        pickled = read_pickled_model(archive)
+        state, frozen = pickled.state()
+        keywords = constructor_keywords(pickled)
+    ours = in_our_terms(pickled.class_name, keywords, state)
+    return adopt(model_class_called(pickled.class_name), ours, state, frozen).to(map_location)
+
+
+_READERS: dict[ModelFormat, Callable[[Path, str | torch.device], torch.nn.Module]] = {
+    ModelFormat.MODEL: _read_model,
+    ModelFormat.BUNDLE: read_bundle,
+    ModelFormat.TORCHSCRIPT: _read_torchscript,
+    ModelFormat.PICKLED: _read_pickled,
+}
+
+
+def _read_pair(
+    path: Path, kind: ModelFormat, config: str | os.PathLike[str] | None, map_location: str | torch.device
+) -> torch.nn.Module:
+    """The model of a state dict and its configuration, given either of the two."""
+    if kind is ModelFormat.CONFIGURATION:
+        weights, configuration = path.with_suffix(".pt"), path
+        if not weights.is_file():
+            raise InputError(f"model file {path} is a configuration, and the state dict {weights} is missing")
+    else:
+        weights, configuration = path, Path(config) if config else path.with_suffix(".json")
+    state = read_plain_data(weights, map_location)
+    if isinstance(state, dict) and {"model", "optimizer", "lr_scheduler"} <= state.keys():
+        raise InputError(
+            f"model file {path} holds tensors but no model, it looks like a checkpoint: "
+            "give the .model file of the run"
+        )
+    if not isinstance(state, dict):
+        raise InputError(f"model file {path} holds a {type(state).__name__}, not a model")
+    if not configuration.is_file():
+        raise InputError(
+            f"model file {path} is a state dict, and the configuration {configuration} that goes with it is "
+            "missing"
+        )
+    return read_pair(configuration, state)
 
 
 @contextmanager
@@ -86,60 +172,3 @@ def _only_our_function() -> Iterator[None]:
         finally:
             torch.serialization.clear_safe_globals()
             torch.serialization.add_safe_globals(before)
-
-
-def _is_torchscript(path: Path) -> bool:
-    """Whether ``path`` is a TorchScript archive; False for a ``.model`` of ours; else `InputError`."""
-    if not path.is_file():
-        raise InputError(f"model file {path} " + ("is a folder" if path.is_dir() else "does not exist"))
-    if path.stat().st_size == 0:
-        raise InputError(f"model file {path} is empty")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-            names = {name.partition("/")[2]: name for name in archive.namelist()}
-            contents = archive.read(names["data.pkl"]) if "data.pkl" in names else b""
-    except (zipfile.BadZipFile, OSError, EOFError) as error:
-        raise InputError(f"model file {path} is truncated, or not a model file at all ({error})") from error
-    if damaged is not None:
-        raise InputError(f"model file {path} is damaged: its part {damaged} has a wrong checksum")
-    if "constants.pkl" in names:
-        return True
-    _require_ours(path, contents)
-    return False
-
-
-def _require_ours(path: Path, contents: bytes) -> None:
-    if not contents:
-        raise InputError(f"model file {path} is a zip file, but not one that torch wrote")
-    named = _named_by(path, contents)
-    if _RESTORE in named:
-        return
-    if any(name.startswith("mace.") for name in named):
-        raise InputError(
-            f"model file {path} is a model that upstream MACE pickled whole; reading it would run code "
-            "from the file, and a converter that does without comes with a later version"
-        )
-    if all(name.startswith(("torch.", "collections.")) for name in named):
-        raise InputError(
-            f"model file {path} holds tensors but no model, it looks like a checkpoint: "
-            "give the .model file of the run"
-        )
-    raise InputError(f"model file {path} is not a model: it names {sorted(named)[0]}, which is refused")
-
-
-def _named_by(path: Path, contents: bytes) -> set[str]:
-    """The classes and functions that a pickle names, found without running it."""
-    named: set[str] = set()
-    strings: list[str] = []
-    try:
-        for opcode, argument, _ in pickletools.genops(contents):
-            if opcode.name == "GLOBAL":
-                named.add(str(argument).replace(" ", "."))
-            elif opcode.name == "STACK_GLOBAL":
-                named.add(".".join(strings[-2:]))
-            elif isinstance(argument, str):
-                strings.append(argument)
-    except ValueError as error:
-        raise InputError(f"model file {path} is damaged ({error})") from error
-    return named

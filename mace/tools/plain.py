@@ -61,6 +61,15 @@ def model_class(name: str) -> type:
     return MODEL_CLASSES[name]
 
 
+def model_class_called(name: str) -> str:
+    """The full name of the model class whose last part is ``name``: classes move between modules."""
+    importlib.import_module(f"{_PACKAGE}.modules")
+    found = [full for full in MODEL_CLASSES if full.startswith(f"{_PACKAGE}.") and full.endswith(f".{name}")]
+    if len(found) != 1:
+        raise RebuildError(f"{name!r} is not a model class of this package")
+    return found[0]
+
+
 def name_of(cls: type) -> str:
     """Module and qualified name."""
     return f"{cls.__module__}.{cls.__qualname__}"

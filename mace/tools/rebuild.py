@@ -12,7 +12,7 @@ import inspect
 import json
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
@@ -26,8 +26,10 @@ from mace.tools.same import differences, own_modules
 
 __all__ = [
     "RebuildError",
+    "adopt",
     "disable_e3nn_codegen",
     "extract_config_mace_model",
+    "extract_model",
     "rebuild",
     "recorded_config",
     "records_config",
@@ -209,6 +211,11 @@ def rebuild(model: torch.nn.Module) -> torch.nn.Module:
     return copy
 
 
+def extract_model(model: torch.nn.Module, map_location: str | torch.device = "cpu") -> torch.nn.Module:
+    """A copy of ``model`` on another device; errors as for `rebuild`."""
+    return rebuild(model).to(map_location)
+
+
 def describe(model: torch.nn.Module) -> str:
     """All of ``model`` but its tensors, as JSON text: the record, what trains, what is frozen."""
     description = json.loads(_recorded_text(model))
@@ -273,9 +280,58 @@ def _report_versions(recorded: dict[str, Any]) -> None:
             )
 
 
+def adopt(
+    class_name: str,
+    arguments: Mapping[str, Any],
+    state: Mapping[str, torch.Tensor],
+    frozen: Sequence[str] = (),
+) -> torch.nn.Module:
+    """The model of another program: its class in this package, plain arguments, and weights.
+
+    Constants that ``state`` lacks (coupling coefficients of e3nn, masks and empty tensors) are computed; what
+    other versions write without need is left out. Weights come in ``state``'s dtypes and on its device;
+    parameters named ``frozen`` do not train. Raises `RebuildError` if configuration and state do not belong
+    together.
+    """
+    description = {
+        "class": class_name,
+        "arguments": encode(dict(arguments)),
+        "built_with": {**_built_with(), "default_dtype": dtype_name(_float_dtype(state))},
+        "training": False,
+        "training_differs": [],
+        "frozen": list(frozen),
+    }
+    model = _built(description, computes_constants=True)
+    own = model.state_dict()
+    constants = {name: tensor for name, tensor in own.items() if _is_constant(name, tensor)}
+    _load(model, {**constants, **state}, strict_names=False)
+    _set_flags(model, description)
+    return model
+
+
+def _float_dtype(state: Mapping[str, torch.Tensor]) -> torch.dtype:
+    """The dtype of the first floating-point tensor; without any, torch's default."""
+    floats = (tensor.dtype for tensor in state.values() if tensor.is_floating_point())
+    return next(floats, torch.get_default_dtype())
+
+
+def _is_constant(name: str, tensor: torch.Tensor) -> bool:
+    """Whether a tensor of a state dict follows from the architecture alone."""
+    last = name.rpartition(".")[2]
+    return last.startswith("_w3j_") or last == "output_mask" or tensor.numel() == 0
+
+
 def _restored(description: dict[str, Any], state: dict[str, torch.Tensor]) -> torch.nn.Module:
+    model = _built(description)
+    _load(model, state)
+    _set_flags(model, description)
+    return model
+
+
+def _built(description: dict[str, Any], computes_constants: bool = False) -> torch.nn.Module:
+    """A model with the described arguments, and its record."""
     cls, arguments = model_class(description["class"]), decode(description["arguments"])
-    with _undisturbed(description):
+    with _undisturbed(description, computes_constants):
         try:
             model = cls(**arguments)
         except (TypeError, ValueError) as error:
@@ -284,18 +340,16 @@ def _restored(description: dict[str, Any], state: dict[str, torch.Tensor]) -> to
             ) from error
     record = {key: description[key] for key in ("class", "arguments", "built_with")}
     model.__dict__[_RECORD] = json.dumps(record, allow_nan=False)
-    _fill(model, state)
-    _set_flags(model, description)
     return model
 
 
 @contextmanager
-def _undisturbed(description: dict[str, Any]) -> Iterator[None]:
+def _undisturbed(description: dict[str, Any], computes_constants: bool) -> Iterator[None]:
     """Build on the CPU without generated code and leave the process as it was.
 
     torch's default dtype is only touched for accelerated kernels, which fix the precision of their arithmetic
-    when they are built; everything else gets its dtype from the state, so that other threads never see
-    another default.
+    when they are built, and where constants are computed that the state lacks; everything else gets its dtype
+    from the state, so that other threads never see another default.
     """
     wanted = decode({"$dtype": description["built_with"]["default_dtype"]})
     kernels = description["arguments"].get("cueq_config") is not None
@@ -303,32 +357,38 @@ def _undisturbed(description: dict[str, Any]) -> Iterator[None]:
         stack.enter_context(disable_e3nn_codegen())
         stack.enter_context(torch.random.fork_rng(devices=[]))
         stack.enter_context(torch.device("cpu"))
-        if kernels and torch.get_default_dtype() != wanted:
+        if (kernels or computes_constants) and torch.get_default_dtype() != wanted:
             stack.callback(torch.set_default_dtype, torch.get_default_dtype())
             torch.set_default_dtype(wanted)
         yield
 
 
-def _fill(model: torch.nn.Module, state: dict[str, torch.Tensor]) -> None:
-    """Move ``model`` to the state's device and dtypes and load it, strictly."""
+def _load(model: torch.nn.Module, state: dict[str, torch.Tensor], strict_names: bool = True) -> None:
+    """Move ``model`` to the state's device and dtypes and load it, strictly.
+
+    Without ``strict_names`` the model may drop what it knows to be of no use.
+    """
     own = model.state_dict()
-    missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-    if missing or unknown:
-        raise RebuildError(
-            f"configuration and state do not belong together: {len(missing)} tensors missing {missing[:3]}, "
-            f"{len(unknown)} unknown {unknown[:3]}"
-        )
-    floats = [tensor.dtype for tensor in state.values() if tensor.is_floating_point()]
+    if strict_names and own.keys() != state.keys():
+        raise RebuildError(_unlike(own, state))
     devices = [tensor.device for tensor in state.values()]
-    model.to(device=devices[0] if devices else None, dtype=floats[0] if floats else None)
+    model.to(device=devices[0] if devices else None, dtype=_float_dtype(state))
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if name in state and tensor.dtype != state[name].dtype:
             tensor.data = tensor.data.to(state[name].dtype)
     try:
         model.load_state_dict(state, strict=True)
-    except RuntimeError as error:  # of another shape, where the model does not take the shape over
-        reason = str(error).splitlines()[-1].strip()
-        raise RebuildError(f"configuration and state do not belong together: {reason}") from error
+    except RuntimeError as error:
+        raise RebuildError(_unlike(own, state)) from error
+
+
+def _unlike(own: Mapping[str, torch.Tensor], state: Mapping[str, torch.Tensor]) -> str:
+    missing, unknown = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    reshaped = sorted(name for name in own.keys() & state.keys() if own[name].shape != state[name].shape)
+    return (
+        f"configuration and state do not belong together: {len(missing)} tensors missing {missing[:3]}, "
+        f"{len(unknown)} unknown {unknown[:3]}, {len(reshaped)} of another shape {reshaped[:3]}"
+    )
 
 
 def _set_flags(model: torch.nn.Module, description: dict[str, Any]) -> None:

@@ -73,8 +73,9 @@ def save_model(
     *,
     live: torch.nn.Module | None = None,
     probe: _Batch | None = None,
+    device: str | torch.device = "cpu",
 ) -> None:
-    """Write ``copy`` as a ``.model`` file, for the CPU whatever device it is on.
+    """Write ``copy`` as a ``.model`` file, for the CPU unless told otherwise, whatever device it is on.
 
     The file is read back before it gets its final name and must be ``copy`` to the bit. With ``live``, the
     trained model, it must also be that model: to the bit, or by its outputs alone if ``copy`` is a
@@ -82,10 +83,11 @@ def save_model(
     must agree. Raises `SaveError`.
     """
     with _errors_name(path):
-        stored = copy if _device(copy).type == "cpu" else rebuild(copy).to("cpu")
+        place = torch.device(device)
+        stored = copy if _device(copy).type == place.type else rebuild(copy).to(place)
 
         def check(temporary: Path) -> None:
-            written = torch.load(temporary, map_location="cpu", weights_only=False)
+            written = torch.load(temporary, map_location=place, weights_only=False)
             found = differences(stored, written)
             if found:
                 raise SaveError(f"reading it back gives another model: {'; '.join(found[:3])}")

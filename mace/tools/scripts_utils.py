@@ -33,7 +33,8 @@ from mace.data.labels import ELECTRON, POTENTIAL
 from mace.exceptions import InputError
 from mace.modules import compute_avg_num_neighbors
 from mace.tools.distributed import Ranks
-from mace.tools.loading import load_from_json
+from mace.tools.head_selection import remove_pt_head
+from mace.tools.loading import extract_load, load_from_json
 from mace.tools.losses import build_loss, stage_two_text
 from mace.tools.optimization import (
     LRScheduler,
@@ -42,6 +43,7 @@ from mace.tools.optimization import (
     optimizer_over,
     parameter_groups,
 )
+from mace.tools.rebuild import extract_config_mace_model, extract_model
 from mace.tools.reference_energies import energies_array, read_energies
 from mace.tools.tracking import open_tracking
 from mace.tools.utils import AtomicNumberTable, get_atomic_number_table_from_zs
@@ -53,6 +55,9 @@ __all__ = [
     "check_path_ase_read",
     "dict_to_array",
     "dict_to_namespace",
+    "extract_config_mace_model",
+    "extract_load",
+    "extract_model",
     "get_atomic_energies",
     "get_avg_num_neighbors",
     "get_config_type_weights",
@@ -63,6 +68,7 @@ __all__ = [
     "get_swa",
     "load_from_json",
     "print_git_commit",
+    "remove_pt_head",
     "setup_wandb",
 ]
 

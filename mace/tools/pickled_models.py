@@ -110,6 +110,11 @@ class _Unpickler(pickle.Unpickler):
         """The stand-in for a name, or pickle.UnpicklingError."""
         module = "builtins" if module == "__builtin__" else module
         full = f"{module}.{name}"
+        if module.startswith("cuequivariance") or full.endswith(".CuEquivarianceConfig"):
+            raise pickle.UnpicklingError(
+                "cuEquivariance evaluates it: convert it with the program that made it (mace_cueq_to_e3nn), "
+                "then read the result"
+            )
         scripted = self._scripted and full.startswith((_SCRIPTED, "torch.jit._pickle."))
         if full not in _ALLOWED and not scripted:
             raise pickle.UnpicklingError(f"it names {full}, which is refused: no known model consists of it")

@@ -144,13 +144,6 @@ def _require_known(model: PickledModule) -> None:
             raise pickle.UnpicklingError(
                 f"it was built with {name}={value!r}, and the models of this package know {neutral!r} only"
             )
-    for block in _ordered(model["interactions"]):
-        settings = block.attribute("cueq_config", None)
-        if settings is not None:
-            raise pickle.UnpicklingError(
-                "its operations are those of cuEquivariance: convert it with the program that made it "
-                "(mace_cueq_to_e3nn), then read the result"
-            )
 
 
 def _ordered(modules: PickledModule) -> list[PickledModule]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from mace.arguments import build_eval_arg_parser
 from mace.calculators import MACECalculator
 from mace.cli import convert, convert_cueq_e3nn, convert_device, convert_e3nn_cueq, eval_configs, select_head
 from mace.exceptions import InputError
@@ -107,10 +108,9 @@ def test_what_our_classes_lack_is_named(tmp_path: Path, attributes: dict[str, An
 
 
 def test_models_on_cuequivariance_are_refused_with_the_way_out(tmp_path: Path) -> None:
-    model = small_models.mace()
-    model.interactions[0].cueq_config = {"enabled": True}
-    model._recorded_config = model._recorded_config.replace('"cueq_config": null', '"cueq_config": {}')
-    save_as_upstream(model, tmp_path / "m.model")
+    save_as_upstream(small_models.mace(), tmp_path / "m.model")
+    theirs = b"ccuequivariance_torch.operations.linear\nLinear\n"
+    rewrite(tmp_path / "m.model", lambda contents: contents.replace(b"ce3nn.o3._linear\nLinear\n", theirs))
     assert "mace_cueq_to_e3nn" in refused(tmp_path / "m.model")
 
 
@@ -137,9 +137,8 @@ def test_a_pickle_that_is_no_model_is_one_line(tmp_path: Path, cut: bytes) -> No
 
 def label(path: Path) -> None:
     frames = Path(__file__).parents[2] / "data" / "cu_water_test.xyz"
-    chosen = {"configs": str(frames), "model": str(path), "output": f"{path}.xyz", "head": None}
-    settings = {"device": "cpu", "default_dtype": "float64", "batch_size": 4, "compute_stress": False}
-    eval_configs.run(Namespace(**chosen, **settings, info_prefix="MACE_", electron_key="electron"))
+    given = [f"--configs={frames}", f"--model={path}", f"--output={path}.xyz"]
+    eval_configs.run(build_eval_arg_parser().parse_args(given))
 
 
 ENTRIES: dict[str, Callable[[Path], object]] = {

@@ -1,0 +1,189 @@
+"""A model in every format and back: bundles, archives, and state dicts for MACE and CP-MACE."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from mace.exceptions import InputError
+from mace.tools.exporting import export_model
+from mace.tools.kernels import to_cueq
+from mace.tools.loading import extract_load, load_model
+from mace.tools.rebuild import extract_config_mace_model
+from mace.tools.same import differences, same_bits
+from tests import small_models
+
+CHEBYSHEV = {"radial_type": "chebyshev"}
+
+
+def same_state(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    ours, theirs = a.state_dict(), b.state_dict()
+    return ours.keys() == theirs.keys() and all(same_bits(ours[key], theirs[key]) for key in ours)
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("bundle") / "m.safetensors"
+    export_model(small_models.fermi(), path, "bundle")
+    return path
+
+
+@pytest.mark.parametrize("form", ["model", "bundle", "torchscript"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_there_and_back(form: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    model = small_models.fermi(dtype).eval()
+    model.node_embedding.requires_grad_(False)
+    assert export_model(model, tmp_path / "m", form) == [tmp_path / "m"]
+    assert not differences(model, extract_load(tmp_path / "m"))
+
+
+def test_a_bundle_holds_any_back_end(tmp_path: Path) -> None:
+    model = small_models.scale_shift()
+    fast = to_cueq(model, extract_config_mace_model(model))
+    export_model(fast, tmp_path / "m.safetensors", "bundle")
+    found = load_model(tmp_path / "m.safetensors")
+    assert extract_config_mace_model(found)["cueq_config"]["enabled"] and same_state(fast, found)
+
+
+def test_what_was_found_is_logged(bundle: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO"):
+        load_model(bundle)
+    found = "a bundle of weights and configuration (safetensors) (ScaleShiftMACE, float64)"
+    assert caplog.messages == [f"{bundle}: {found}"]
+
+
+def refused(path: Path, **arguments: Any) -> str:
+    with pytest.raises(InputError) as caught:
+        load_model(path, **arguments)
+    assert str(path) in str(caught.value) and "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.99])
+def test_a_truncated_bundle(bundle: Path, tmp_path: Path, share: float) -> None:
+    whole = bundle.read_bytes()
+    (tmp_path / "m").write_bytes(whole[: max(1, int(share * len(whole)))])
+    assert "truncated" in refused(tmp_path / "m")
+
+
+def test_bundles_of_others_and_of_the_future(bundle: Path, tmp_path: Path) -> None:
+    from safetensors import safe_open
+    from safetensors.torch import save_file
+
+    with safe_open(bundle, framework="pt") as file:
+        text, state = file.metadata()["cp-mace"], {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    path = tmp_path / "m.safetensors"
+    save_file(state, path)
+    assert "without the configuration" in refused(path)
+    save_file(state, path, metadata={"cp-mace": text.replace('"format": 1', '"format": 2')})
+    assert "format 2" in refused(path)
+    swapped = small_models.fermi(hidden_irreps="4x0e + 4x1o").state_dict()
+    save_file(swapped, path, metadata={"cp-mace": text})
+    assert "do not belong together" in refused(path)
+    save_file(
+        state, path, metadata={"cp-mace": text.replace("mace.modules.models.ScaleShiftMACE", "os.system")}
+    )
+    assert "os.system" in refused(path)
+
+
+PEERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "plain for mace-torch": ("mace-torch", {}),
+    "plain for cp-mace": ("cp-mace", {}),
+    "electrons": ("cp-mace", {"electron_input": True, "potential_output": True, "mean_electron": 0.2}),
+    "global state": ("cp-mace", {"use_global_state": True, "potential_output": True}),
+    "raw Chebyshev": ("mace-torch", {"radial_type": "chebyshev_raw", "gate": None}),
+    "reduced": ("mace-torch", {"use_reduced_cg": True, "max_ell": 2, "correlation": 3}),
+    "correlations": ("mace-torch", {"num_interactions": 3, "correlation": [3, 1, 2]}),
+}
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_pair_for_a_peer_comes_back(name: str, tmp_path: Path) -> None:
+    peer, options = PEERS[name]
+    model = small_models.scale_shift(**options)
+    written = export_model(model, tmp_path / "m.pt", peer)
+    assert written == [tmp_path / "m.pt", tmp_path / "m.json"]
+    for path in written:
+        assert same_state(model, load_model(path))
+    assert same_state(model, load_model(tmp_path / "m.pt", config=tmp_path / "m.json"))
+    arguments = json.loads((tmp_path / "m.json").read_text())["arguments"]
+    assert arguments["interaction_cls"] == "RealAgnosticResidualInteractionBlock"
+    assert arguments["radial_type"] in ("bessel", "chebyshev") and arguments["correlation"] in (
+        2,
+        3,
+        [3, 1, 2],
+    )
+    assert arguments.get("use_reduced_cg", False) == (name == "reduced")
+
+
+def test_a_pair_for_cp_mace_has_the_tensors_of_its_strict_load(tmp_path: Path) -> None:
+    """Names and shapes of the specification (model.md 10.2), for 2 channels in place of 16."""
+    export_model(small_models.scale_shift(), tmp_path / "m.pt", "cp-mace")
+    state = torch.load(tmp_path / "m.pt", weights_only=True)
+    shapes = {name: tuple(tensor.shape) for name, tensor in state.items() if "_updates" in name}
+    assert shapes == {
+        "node_updates.mlp.0.weight": (2, 66),
+        "node_updates.mlp.0.bias": (2,),
+        "node_updates.mlp.2.weight": (2, 2),
+        "node_updates.mlp.2.bias": (2,),
+        "node_updates.gate.0.weight": (2, 66),
+        "node_updates.gate.0.bias": (2,),
+        "node_updates.gate.2.weight": (2, 2),
+        "node_updates.gate.2.bias": (2,),
+        "state_updates.0.mlp.0.weight": (64, 66),
+        "state_updates.0.mlp.0.bias": (64,),
+        "state_updates.0.mlp.2.weight": (64, 64),
+        "state_updates.0.mlp.2.bias": (64,),
+    }
+    assert {"mean_potential", "mean_electron"} <= state.keys()
+
+
+@pytest.mark.parametrize(
+    ("peer", "options", "reason"),
+    [
+        ("mace-torch", {"electron_input": True}, "no electron number or Fermi level"),
+        ("mace-torch", CHEBYSHEV, "another basis"),
+        ("cp-mace", CHEBYSHEV, "another basis"),
+        ("mace-torch", {"distance_transform": "SoftLegacy"}, "Soft transform"),
+        ("mace-torch", {"num_interactions": 1}, "keep scalars only"),
+        ("cp-mace", {"num_interactions": 1, "potential_output": True}, "from vectors"),
+        ("cp-mace", {"use_reduced_cg": True, "max_ell": 2}, "reduced coupling basis"),
+        ("cp-mace", {"potential_output": True, "pred_evidential": True}, "another width"),
+    ],
+)
+def test_what_a_peer_cannot_build_is_refused(
+    peer: str, options: dict[str, Any], reason: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=reason):
+        export_model(small_models.scale_shift(**options), tmp_path / "m.pt", peer)
+    assert not list(tmp_path.iterdir())
+
+
+def test_pairs_that_do_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "m.pt"
+    export_model(small_models.scale_shift(), path, "mace-torch")
+    text = (tmp_path / "m.json").read_text()
+    (tmp_path / "m.json").write_text(text.replace('"format": 1', '"format": 2'))
+    assert "format 2" in refused(path)
+    (tmp_path / "m.json").write_text(text[: len(text) // 2])
+    assert "is not the configuration of a state dict" in refused(path)
+    (tmp_path / "m.json").write_text(text.replace('"ScaleShiftMACE"', '"Linear"'))
+    assert "'Linear' is not a model class" in refused(path)
+    (tmp_path / "m.json").write_text(text.replace('"max_ell": 1', '"max_ell": 2'))
+    assert "do not belong together" in refused(path)
+    (tmp_path / "m.json").unlink()
+    assert "the configuration" in refused(path) and "is missing" in refused(path)
+    path.rename(tmp_path / "other.pt")
+    (tmp_path / "m.json").write_text(text)
+    assert "the state dict" in refused(tmp_path / "m.json")
+    assert load_model(tmp_path / "other.pt", config=tmp_path / "m.json").heads == ["default"]
+    torch.save([1, 2], path)
+    assert "holds a list" in refused(path)
+
+
+def test_a_configuration_beside_what_needs_none(bundle: Path) -> None:
+    assert "needs no configuration" in refused(bundle, config="m.json")

@@ -104,7 +104,8 @@ def _errors_name(path: Path) -> Iterator[None]:
     except InputError:
         raise
     except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError) as error:
-        raise InputError(f"model file {path} cannot be used: {str(error).strip().splitlines()[0]}") from error
+        reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"model file {path} cannot be used: {reason}") from error
 
 
 def _read_model(path: Path, map_location: str | torch.device) -> torch.nn.Module:

@@ -66,7 +66,8 @@ def load_model(
 
 def _named(model: torch.nn.Module) -> str:
     name = model.original_name if isinstance(model, torch.jit.ScriptModule) else type(model).__name__
-    return f"{name}, {dtype_name(next(model.parameters()).dtype)}"
+    dtypes = {dtype_name(tensor.dtype) for tensor in model.parameters()}
+    return ", ".join([name, *sorted(dtypes)])
 
 
 def load_from_json(f: str | os.PathLike[str], map_location: str | torch.device = "cpu") -> torch.nn.Module:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import pickletools
+import re
 import zipfile
 from enum import Enum
 from pathlib import Path
@@ -12,6 +13,7 @@ from mace.exceptions import InputError
 from mace.tools.rebuild import restore_model
 
 _RESTORE = f"{restore_model.__module__}.{restore_model.__qualname__}"
+_TOUCHES_FILES = re.compile(rb"\b(?:torch|ops\.\w+)\.(?:save|from_file|classes)\b")
 _HEADER_LIMIT = 1 << 32  # bytes; headers of safetensors are far smaller, other binary files claim more
 
 
@@ -53,11 +55,13 @@ def _of_archive(path: Path) -> ModelFormat:
             damaged = archive.testzip()
             names = {name.partition("/")[2]: name for name in archive.namelist()}
             contents = archive.read(names["data.pkl"]) if "data.pkl" in names else b""
+            programs = [archive.read(full) for name, full in names.items() if name.startswith("code/")]
     except (zipfile.BadZipFile, OSError, EOFError) as error:
         raise InputError(f"model file {path} is truncated, or not a model file at all ({error})") from error
     if damaged is not None:
         raise InputError(f"model file {path} is damaged: its part {damaged} has a wrong checksum")
     if "constants.pkl" in names:
+        _require_no_files(path, programs)
         return ModelFormat.TORCHSCRIPT
     if not contents:
         raise InputError(f"model file {path} is a zip file, but not one that torch wrote")
@@ -69,6 +73,16 @@ def _of_archive(path: Path) -> ModelFormat:
     if all(name.startswith(("torch.", "collections.")) for name in named):
         return ModelFormat.STATE
     raise InputError(f"model file {path} is not a model: it names {sorted(named)[0]}, which is refused")
+
+
+def _require_no_files(path: Path, programs: list[bytes]) -> None:
+    """TorchScript is a program: it may compute, when it is loaded too, but no model touches files."""
+    for program in programs:
+        found = _TOUCHES_FILES.search(program)
+        if found:
+            raise InputError(
+                f"model file {path} is a TorchScript program that calls {found[0].decode()}, which is refused"
+            )
 
 
 def _named_by(path: Path, contents: bytes) -> set[str]:

@@ -25,6 +25,7 @@ _NAMES: dict[str, str] = {
     "RealAgnosticAttResidualInteractionBlock RealAgnosticDensityInteractionBlock "
     "RealAgnosticDensityResidualInteractionBlock RealAgnosticInteractionBlock "
     "RealAgnosticResidualInteractionBlock",
+    "mace.modules.gate": "GatedEquivariantBlock",
     "mace.modules.radial": "AgnesiTransform BesselBasis ChebychevBasis GaussianBasis PolynomialCutoff "
     "SoftTransform ZBLBasis",
     "mace.modules.irreps_tools": "reshape_irreps",

@@ -199,7 +199,10 @@ def _readout(readout: PickledModule, num_heads: int) -> Keywords:
         return {"MLP_irreps": "1x0e", "gate": "None"}
     hidden = o3.Irreps(readout["linear_2"].attribute("irreps_in"))
     if "equivariant_nonlin" in readout:
-        return {"MLP_irreps": str(hidden), "gate": _gate(readout["equivariant_nonlin.act_gates"])}
+        nonlinear = readout["equivariant_nonlin"]
+        if "act_gates" in nonlinear:  # e3nn's; mace-torch 0.3.16 has one of its own
+            return {"MLP_irreps": str(hidden), "gate": _gate(nonlinear["act_gates"])}
+        return {"MLP_irreps": str(hidden), "gate": _gate_called(nonlinear.attribute("_act_gate"))}
     return {
         "MLP_irreps": str(o3.Irreps([(mul // num_heads, ir) for mul, ir in hidden])),
         "gate": _gate(readout["non_linearity"]),
@@ -210,7 +213,10 @@ def _gate(activation: PickledModule) -> str:
     acts = activation["acts"]
     if acts.has_empty("0"):
         return "None"
-    function = acts["0"].attribute("f")
+    return _gate_called(acts["0"].attribute("f"))
+
+
+def _gate_called(function: str) -> str:
     if function not in _GATES:
         raise pickle.UnpicklingError(f"the activation {function} of its readout is not one of this package")
     return _GATES[function]

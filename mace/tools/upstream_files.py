@@ -122,6 +122,7 @@ def _their_state(
     """What the peer loads strictly: without the tensors it does not know, with the unused ones it has."""
     theirs = dict(state)
     if peer == "mace-torch":
+        theirs = {key: tensor for key, tensor in state.items() if ".equivariant_nonlin." not in key}
         for key in ("mean_potential", "mean_electron"):
             theirs.pop(key, None)
         for key in state:

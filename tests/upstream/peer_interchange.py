@@ -27,7 +27,7 @@ def built(name: str, arguments: dict[str, Any]) -> torch.nn.Module:
     for key in ("hidden_irreps", "MLP_irreps"):
         named[key] = o3.Irreps(named[key])
     for key in ("atomic_energies", "atomic_inter_scale", "atomic_inter_shift"):
-        if key in named:
+        if named.get(key) is not None:
             named[key] = np.array(named[key])
     named["gate"] = modules.gate_dict[named["gate"]]
     torch.manual_seed(7)

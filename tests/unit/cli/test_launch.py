@@ -15,6 +15,7 @@ from mace.arguments import (
     build_default_arg_parser,
     build_eval_arg_parser,
     build_preprocess_arg_parser,
+    model_parsers,
 )
 from mace.cli import launch
 from mace.exceptions import InputError
@@ -34,6 +35,11 @@ def command(function, *given, env=None, code=""):
         ("run_train", build_default_arg_parser),
         ("eval_configs", build_eval_arg_parser),
         ("prepare_data", build_preprocess_arg_parser),
+        ("convert", model_parsers.build_convert_arg_parser),
+        ("convert_device", model_parsers.build_convert_device_arg_parser),
+        ("select_head", model_parsers.build_select_head_arg_parser),
+        ("e3nn_cueq", model_parsers.build_e3nn_cueq_arg_parser),
+        ("cueq_to_e3nn", model_parsers.build_cueq_to_e3nn_arg_parser),
     ],
 )
 def test_help_is_the_parsers_help(function, build, monkeypatch):

@@ -188,6 +188,46 @@ def test_a_malicious_file_is_refused_everywhere(tmp_path: Path, entry: str, zipp
     assert sorted(file.name for file in tmp_path.iterdir()) == ["run_epoch-1.json", "run_epoch-1.pt"]
 
 
+class WritesWhenLoaded(torch.nn.Module):
+    """TorchScript can write files: when it is loaded, too."""
+
+    def __init__(self, bait: str) -> None:
+        super().__init__()
+        self.bait = bait
+
+    @torch.jit.export
+    def __getstate__(self) -> tuple[str, bool]:
+        return self.bait, self.training
+
+    @torch.jit.export
+    def __setstate__(self, state: tuple[str, bool]) -> None:
+        self.bait = state[0]
+        self.training = state[1]
+        torch.save(state[1], state[0])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+def test_a_torchscript_program_that_writes_files_is_refused(tmp_path: Path) -> None:
+    bait, path = tmp_path / "created", tmp_path / "m_compiled.model"
+    torch.jit.save(torch.jit.script(WritesWhenLoaded(str(bait))), path)
+    for entry in ("load_model", "load_from_json", "mace_convert", "MACECalculator"):
+        with pytest.raises(InputError, match="calls torch.save, which is refused"):
+            ENTRIES[entry](path)
+        assert not bait.exists()
+    torch.jit.load(path)
+    assert bait.exists()
+
+
+def test_a_pickle_that_contains_itself_is_one_line(tmp_path: Path) -> None:
+    save_as_upstream(small_models.mace(), tmp_path / "m.model")
+    model = b"\x80\x02cmace.modules.models\nMACE\n)\x81q\x00}X\x08\x00\x00\x00_modules}"
+    itself = b"X\x08\x00\x00\x00productsh\x00ssb."
+    rewrite(tmp_path / "m.model", lambda _: model + itself)
+    refused(tmp_path / "m.model")
+
+
 def test_a_restart_skips_a_malicious_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     bait = tmp_path / "created"
     for disguise in malicious.PICKLES:

@@ -10,6 +10,8 @@ import torch
 
 from mace import modules
 from mace.modules import loss as losses
+from mace.tools.kernels import to_cueq
+from mace.tools.rebuild import extract_config_mace_model, rebuild
 from mace.tools.torch_tools import default_dtype
 from tests.data.reference.load import max_rel_dev
 from tests.reference import case, labels
@@ -121,3 +123,14 @@ def test_gradients_of_the_weights(name: str, monkeypatch: pytest.MonkeyPatch) ->
 def test_golden_numbers(name: str) -> None:
     stored = {key: np.array(value) for key, value in GOLDEN["results"][name].items() if key != "desc"}
     assert evaluate(golden_model(name), golden_batch(name), stored) == []
+
+
+def test_more_couplings_than_the_reduced_basis_are_taken_over_by_copies() -> None:
+    """The case asks for the reduced basis, and its weights are those of the full one (B14)."""
+    name = "m16_ssm_reduced_cg"
+    with default_dtype("float64"):
+        fresh = getattr(modules, case(name)["config"]["class"])(**case(name)["config"]["args"])
+    key = "products.0.symmetric_contractions.contractions.0.weights_max"
+    assert fresh.state_dict()[key].shape[1] == 8 and build(name).state_dict()[key].shape[1] == 23
+    for copy in (rebuild(build(name)), to_cueq(build(name), extract_config_mace_model(build(name)))):
+        assert evaluate(copy, batch(name), case(name)["batch"]) == []

@@ -23,6 +23,16 @@ MODELS: dict[str, tuple[Any, dict[str, Any]]] = {
     "MACE": (small_models.mace, {}),
     "ScaleShiftMACE": (small_models.scale_shift, {}),
     "FermiMACE": (small_models.scale_shift, FERMI_LEVEL),
+    "FermiMACE_2": (
+        small_models.scale_shift,
+        {**FERMI_LEVEL, "electron_input": False, "use_global_state": True},
+    ),
+    "FermiMACE_uncertainty": (small_models.scale_shift, {**FERMI_LEVEL, "pred_uncertainty": True}),
+    "FermiMACE_evidential": (small_models.scale_shift, {**FERMI_LEVEL, "pred_evidential": True}),
+    "reduced couplings": (
+        small_models.scale_shift,
+        {"max_ell": 2, "correlation": 3, "use_reduced_cg": True},
+    ),
     "one layer, correlation 1": (small_models.mace, {"num_interactions": 1, "correlation": 1}),
     "three layers, list of correlations": (
         small_models.scale_shift,
@@ -65,7 +75,15 @@ def state_bits_equal(a: torch.nn.Module, b: torch.nn.Module) -> bool:
 
 def assert_same_outputs(model: torch.nn.Module, other: torch.nn.Module, dtype=torch.float64) -> None:
     expected, found = model(small_models.batch(dtype)), other(small_models.batch(dtype))
-    for name in ("energy", "forces", "node_energy", "node_feats", "potential"):
+    for name in (
+        "energy",
+        "forces",
+        "node_energy",
+        "node_feats",
+        "potential",
+        "potential_logvar",
+        "energy_nu",
+    ):
         if expected.get(name) is not None:
             scale = expected[name].detach().abs().max().item()
             torch.testing.assert_close(

@@ -110,7 +110,7 @@ _GOLDEN_CHANGES: dict[str, dict[str, Any]] = {
     "gaussian": {"radial_type": "gaussian"},
     "chebyshev": {"radial_type": "chebyshev_raw", "distance_transform": "Agnesi"},
 }
-GOLDEN_MODELS = ["MACE", *_GOLDEN_CHANGES]
+GOLDEN_MODELS = ["MACE", "EnergyDipolesMACE", *_GOLDEN_CHANGES]
 _SMALL = (
     "potential_output_layer",
     "potential_logvar_output_layer",
@@ -126,6 +126,8 @@ def golden_model(name: str) -> torch.nn.Module:
     with default_dtype("float64"):
         if name == "MACE":
             model = modules.MACE(**_GOLDEN_COMMON)
+        elif name == "EnergyDipolesMACE":
+            model = modules.EnergyDipolesMACE(**{**_GOLDEN_COMMON, "MLP_irreps": "16x0e + 16x1o"})
         else:
             model = modules.ScaleShiftMACE(**{**_GOLDEN_COMMON, **_SCALING, **_GOLDEN_CHANGES[name]})
     for key, parameter in model.named_parameters():
@@ -150,6 +152,7 @@ def golden_batch(name: str) -> dict[str, torch.Tensor]:
             pbc=tuple(graph["pbc"]),
             head=min(graph["head"], num_heads - 1),
             electron=graph["electron"],
+            charges=0.1 * np.arange(len(graph["numbers"])),
             volume_cell=volume,
         )
         for graph, volume in zip(GOLDEN["graphs"], volumes, strict=True)

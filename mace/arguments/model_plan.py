@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_OF_ENERGIES = ("ef", "weighted", "forces_only", "stress", "virials", "huber", "universal")
+_OF_ENERGIES = (
+    "ef",
+    "weighted",
+    "forces_only",
+    "stress",
+    "virials",
+    "huber",
+    "universal",
+    "l1l2energyforces",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,10 +35,7 @@ LOSS = FlagGroup(
                 "dipole_polar",
                 "l1l2energyforces",
             ),
-            later_values={
-                "dipole_polar": _DIELECTRIC,
-                "l1l2energyforces": "losses of mace-torch 0.3.16",
-            },
+            later_values={"dipole_polar": _DIELECTRIC},
         ),
         Flag("--forces_weight", float, 100.0, "weight of the forces", limit=NOT_NEGATIVE),
         Flag(

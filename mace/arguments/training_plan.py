@@ -9,6 +9,7 @@ LOSS_LABELS: dict[str, tuple[str, ...]] = {
     "ef": ("energy", "forces"),
     "weighted": ("energy", "forces"),
     "forces_only": ("forces",),
+    "l1l2energyforces": ("energy", "forces"),
     "fermi_weighted": ("energy", "forces", "potential"),
     "fermi_weighted_uncertainty": ("energy", "forces", "potential"),
     "fermi_weighted_evidential": ("energy", "forces", "potential"),

@@ -119,6 +119,22 @@ def weighted_mean_squared_error_potential(ref: Any, pred: Predictions) -> Tensor
     return _mean_over_labelled(ref, _weights(ref, "potential", error) * error.square())
 
 
+# Absolute errors
+
+
+def weighted_mean_absolute_error_energy(ref: Any, pred: Predictions) -> Tensor:
+    """mean_g w w_E |d/n|."""
+    error = _difference(ref, pred, "energy")
+    return (_weights(ref, "energy", error) * (error / _num_atoms(ref, error)).abs()).mean()
+
+
+def weighted_mean_norm_error_forces(ref: Any, pred: Predictions) -> Tensor:
+    """Mean over N atoms of w w_F |d|, the length of the error of each force."""
+    error = _difference(ref, pred, "forces")
+    lengths = torch.linalg.vector_norm(error, dim=-1)
+    return (_weights_of_atoms(ref, "forces", lengths) * lengths).mean()
+
+
 # Gaussian likelihoods: the model predicts the logarithm s of a variance
 
 
@@ -317,6 +333,16 @@ class WeightedEnergyForcesLoss(WeightedSum):
         super().__init__(
             energy=(energy_weight, weighted_mean_squared_error_energy),
             forces=(forces_weight, mean_squared_error_forces),
+        )
+
+
+class WeightedEnergyForcesL1L2Loss(WeightedSum):
+    """Absolute errors of energy per atom and lengths of the errors of forces, as in mace-torch 0.3.16."""
+
+    def __init__(self, energy_weight: float = 1.0, forces_weight: float = 1.0) -> None:
+        super().__init__(
+            energy=(energy_weight, weighted_mean_absolute_error_energy),
+            forces=(forces_weight, weighted_mean_norm_error_forces),
         )
 
 

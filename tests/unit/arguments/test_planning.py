@@ -305,7 +305,6 @@ NOT_BUILT = [
     "--pt_train_file=mp",
     "--freeze=1",
     "--model=PolarMACE",
-    "--loss=l1l2energyforces",
     "--error_table=DipolePolarRMSE",
     "--loss=dipole_polar",
     "--interaction=RealAgnosticResidualNonLinearInteractionBlock",

@@ -22,6 +22,7 @@ from mace.modules.loss import (
     weighted_mean_squared_error_potential,
 )
 from tests.reference import case, cases, labels, predictions
+from tests.reference_models import GOLDEN
 from tests.tolerances import relative
 
 # The original program's formula where ours differs (defects A5, A9, D15)
@@ -59,6 +60,8 @@ def original_value(
     batch = as_upstream(batch)
     if name == "WeightedHuberEnergyForcesStressLoss":
         batch = without_config_weights(batch, "energy", "forces", "stress")
+    elif name == "WeightedEnergyForcesL1L2Loss":
+        batch = SimpleNamespace(**{**vars(batch), "forces_weight": 1 / batch.weight})
     elif name == "UniversalLoss":
         batch = without_config_weights(batch)
     elif name == "FermiWeightedEnergyForcesLossEvidential":
@@ -66,9 +69,7 @@ def original_value(
     return float(getattr(losses, name)(**arguments)(batch, pred))
 
 
-REFERENCE_LOSSES = [
-    (name, loss) for name in cases() for loss in case(name)["loss"] if loss != "WeightedEnergyForcesL1L2Loss"
-]
+REFERENCE_LOSSES = [(name, loss) for name in cases() for loss in case(name)["loss"]]
 
 
 @pytest.mark.upstream
@@ -89,6 +90,60 @@ def test_equal_to_the_reference_without_flag(name, loss, monkeypatch, float64):
     del batch.potential_flag
     value = original_value(loss, case(name)["config"]["losses"][loss], batch, predictions(name), monkeypatch)
     assert value == pytest.approx(case(name)["loss_noflag"][loss], rel=relative("reference"))
+
+
+# The third term of each: its weight is 10 in spec and file of the golden numbers.
+GOLDEN_LOSSES = {
+    "WeightedEnergyForcesLoss": {},
+    "WeightedEnergyForcesStressLoss": {"stress_weight": 10},
+    "WeightedEnergyForcesVirialsLoss": {"virials_weight": 10},
+    "WeightedHuberEnergyForcesStressLoss": {"stress_weight": 10, "huber_delta": 0.01},
+    "UniversalLoss": {"stress_weight": 10, "huber_delta": 0.01},
+    "WeightedEnergyForcesDipoleLoss": {"dipole_weight": 10},
+    "FermiWeightedEnergyForcesLoss": {"potential_weight": 10},
+    "FermiWeightedEnergyForcesLossUncertainty": {"potential_weight": 10},
+    "FermiWeightedEnergyForcesLossEvidential": {"potential_weight": 10},
+}
+
+
+def golden_labels() -> tuple[SimpleNamespace, dict[str, torch.Tensor]]:
+    """Labels and predictions of the golden numbers: graphs of 3 and 4 atoms."""
+    given = {
+        key: torch.tensor(value, dtype=torch.float64)
+        for key, value in GOLDEN["loss_inputs"].items()
+        if isinstance(value, list)
+    }
+    arrays = {
+        "forces": 0.1 * torch.arange(21, dtype=torch.float64).view(7, 3),
+        "stress": 0.01 * torch.arange(18, dtype=torch.float64).view(2, 3, 3),
+        "virials": 0.02 * torch.arange(18, dtype=torch.float64).view(2, 3, 3),
+    }
+    labels_given = {key.removeprefix("ref."): value for key, value in given.items() if "pred." not in key}
+    ref = SimpleNamespace(
+        **labels_given,
+        **arrays,
+        ptr=torch.tensor([0, 3, 7]),
+        batch=torch.tensor([0, 0, 0, 1, 1, 1, 1]),
+        num_graphs=2,
+    )
+    pred = {key.removeprefix("pred."): value for key, value in given.items() if "pred." in key}
+    for part in ("nu", "alpha", "beta"):
+        value = pred.pop(f"*_{part}")
+        pred |= {f"energy_{part}": value, f"potential_{part}": value}
+    pred |= {name: torch.zeros_like(value) for name, value in arrays.items()}
+    return ref, pred | {"dipole": torch.zeros_like(ref.dipole)}
+
+
+@pytest.mark.parametrize("name", [*GOLDEN_LOSSES, "WeightedForcesLoss", "DipoleSingleLoss"])
+def test_equal_to_the_golden_numbers(name, monkeypatch, float64):
+    arguments = {"energy_weight": 1, "forces_weight": 100, **GOLDEN_LOSSES.get(name, {})}
+    if name == "DipoleSingleLoss":
+        arguments = {"dipole_weight": 2}
+    if name == "WeightedForcesLoss":
+        del arguments["energy_weight"]
+    stored = GOLDEN["loss_values"]
+    value = original_value(name, arguments, *golden_labels(), monkeypatch)
+    assert value == pytest.approx(stored.get(name, stored.get(f"{name}_upstream")), rel=relative("reference"))
 
 
 # A batch by hand
@@ -290,7 +345,7 @@ def test_follows_the_dtype_of_the_prediction(loss):
 
 
 def test_every_public_loss_is_covered():
-    assert len(EVERY_LOSS) == 11
+    assert len(EVERY_LOSS) == 12
 
 
 @pytest.mark.parametrize("flagged", [0, 1, 3])

@@ -84,8 +84,12 @@ def load_from_json(f: str | os.PathLike[str], map_location: str | torch.device =
         tensors = torch.jit.load(str(path), map_location=map_location, _extra_files=extra).state_dict()
         if not extra["config.json"]:
             raise InputError(f"{path} has no config.json, so that no model can be built from it")
-        names = json.loads(extra["config.json"])["state"]
-        return restore_model(extra["config.json"], {name: tensors[name] for name in names})
+        record = json.loads(extra["config.json"])
+        if not isinstance(record, dict) or not isinstance(record.get("state"), list):
+            raise InputError(f"{path} has a config.json that is not the record of a model")
+        return restore_model(
+            extra["config.json"], {str(name): tensors[str(name)] for name in record["state"]}
+        )
 
 
 def extract_load(
@@ -102,9 +106,9 @@ def extract_load(
 def _errors_name(path: Path) -> Iterator[None]:
     try:
         yield
-    except InputError:
-        raise
     except (RuntimeError, pickle.UnpicklingError, EOFError, OSError, ValueError, KeyError) as error:
+        if isinstance(error, InputError) and str(path) in str(error):
+            raise
         reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
         raise InputError(f"model file {path} cannot be used: {reason}") from error
 

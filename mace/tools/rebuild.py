@@ -266,6 +266,8 @@ def _checked_description(text: str) -> dict[str, Any]:
     } - description.keys()
     if absent:
         raise RebuildError(f"the configuration of the model lacks {sorted(absent)}")
+    if not isinstance(description["arguments"], dict) or not isinstance(description["built_with"], dict):
+        raise RebuildError("the arguments in the configuration of the model have no names")
     return description
 
 

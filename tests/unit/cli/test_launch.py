@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from configparser import ConfigParser
 from importlib import metadata
 from pathlib import Path
 
@@ -48,6 +49,17 @@ def test_help_is_the_parsers_help(function, build, monkeypatch):
     assert result.returncode == 0
     assert result.stdout == build().format_help()
     assert result.stderr == ""
+
+
+def test_every_installed_command_has_a_door():
+    settings = ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    scripts = settings["options.entry_points"]["console_scripts"].strip().splitlines()
+    for script in scripts:
+        name, _, place = script.partition(" = ")
+        function = place.removeprefix("cp_mace:")
+        assert name == f"mace_{function}" and callable(getattr(cp_mace, function))
+        assert callable(getattr(launch, function))
 
 
 def test_help_is_light():

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from mace.exceptions import InputError
+from mace.tools import scripts_utils
 from mace.tools.exporting import export_model
+from mace.tools.head_selection import remove_pt_head
 from mace.tools.kernels import to_cueq
 from mace.tools.loading import extract_load, load_model
 from mace.tools.rebuild import extract_config_mace_model
@@ -175,6 +177,8 @@ def test_pairs_that_do_not_fit(tmp_path: Path) -> None:
     assert "'Linear' is not a model class" in refused(path)
     (tmp_path / "m.json").write_text(text.replace('"max_ell": 1', '"max_ell": 2'))
     assert "do not belong together" in refused(path)
+    (tmp_path / "m.json").write_text(text.replace('"num_interactions": 2', '"num_interactions": 0'))
+    assert "a model needs at least one interaction" in refused(path)
     (tmp_path / "m.json").unlink()
     assert "the configuration" in refused(path) and "is missing" in refused(path)
     path.rename(tmp_path / "other.pt")
@@ -187,3 +191,12 @@ def test_pairs_that_do_not_fit(tmp_path: Path) -> None:
 
 def test_a_configuration_beside_what_needs_none(bundle: Path) -> None:
     assert "needs no configuration" in refused(bundle, config="m.json")
+
+
+def test_upstreams_names_of_the_same(tmp_path: Path) -> None:
+    model = small_models.fermi()
+    for form in ("model", "torchscript"):
+        export_model(model, tmp_path / form, form)
+        assert not differences(model, scripts_utils.extract_load(tmp_path / form))
+    assert not differences(model, scripts_utils.extract_model(model))
+    assert scripts_utils.remove_pt_head is remove_pt_head

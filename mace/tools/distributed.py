@@ -411,9 +411,11 @@ def report_failure(message: str, patience: float = 20.0, grace: float = 2.0) -> 
     """
     rank = _rank_told()
     if rank == "0":
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
+        if not is_alone:
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         print(message, file=sys.stderr, flush=True)
-        if os.environ.get("WORLD_SIZE", "1") != "1":
+        if not is_alone:
             time.sleep(grace)
         return
     stopped = threading.Event()

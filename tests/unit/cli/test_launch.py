@@ -1,6 +1,7 @@
 """The doors of the commands: light, and one clear line for what cannot be used."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -120,6 +121,8 @@ def test_only_input_errors_are_made_into_one_line(monkeypatch, capsys):
         launch.run_train()
     assert stop.value.code == 1
     assert capsys.readouterr().err == "mace_run_train: error: no such file\n"
+    # A caller that goes on can still be terminated: only one of several processes waits for its launcher.
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     monkeypatch.setattr(sys, "argv", ["mace_run_train", "--name=ours"])
     with pytest.raises(KeyError, match="a mistake of ours"):
         launch.run_train()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import multiprocessing as mp
 import os
 import socket
-import traceback
 from collections.abc import Callable
+from concurrent.futures import Future, ProcessPoolExecutor, wait
 from typing import Any
 
 import torch
-import torch.multiprocessing as mp
 
 from mace.tools.distributed import Ranks, open_ranks
 
@@ -28,27 +28,27 @@ def run_ranks(world_size: int, work: Callable[..., Any], *arguments: Any) -> lis
 
     An exception of a process stands in its place in the list (as text: traceback).
     """
-    context = mp.get_context("spawn")
-    answers = context.Queue()
     port = free_port()
-    processes = [
-        context.Process(target=_one_rank, args=(rank, world_size, port, answers, work, arguments))
-        for rank in range(world_size)
-    ]
-    for process in processes:
-        process.start()
-    try:
-        collected = dict(answers.get(timeout=TIMEOUT) for _ in processes)
-    finally:
-        for process in processes:
-            process.join(timeout=5)
-            if process.is_alive():
-                process.kill()
-                process.join()
-    return [collected[rank] for rank in range(world_size)]
+    with ProcessPoolExecutor(world_size, mp_context=mp.get_context("spawn")) as pool:
+        ranks = [
+            pool.submit(_one_rank, rank, world_size, port, work, arguments) for rank in range(world_size)
+        ]
+        _, late = wait(ranks, timeout=TIMEOUT)
+        for process in mp.active_children() if late else ():
+            process.kill()
+        return [_answer(rank) for rank in ranks]
 
 
-def _one_rank(rank: int, world_size: int, port: int, answers: Any, work: Callable, arguments: tuple) -> None:
+def _answer(rank: Future[Any]) -> Any:
+    error = rank.exception()
+    if error is None:
+        return rank.result()
+    if error.__cause__ is None:
+        raise error  # not one of the work: the process was killed
+    return str(error.__cause__)  # the traceback in the other process
+
+
+def _one_rank(rank: int, world_size: int, port: int, work: Callable, arguments: tuple) -> Any:
     os.environ.update(
         RANK=str(rank),
         LOCAL_RANK=str(rank),
@@ -57,13 +57,8 @@ def _one_rank(rank: int, world_size: int, port: int, answers: Any, work: Callabl
         MASTER_PORT=str(port),
     )
     torch.set_num_threads(1)
-    try:
-        with open_ranks("cpu", distributed=False) as ranks:
-            answer = work(ranks, *arguments)
-    except Exception:
-        answers.put((rank, traceback.format_exc()))  # the parent shows it instead of waiting
-        raise
-    answers.put((rank, answer))
+    with open_ranks("cpu", distributed=False) as ranks:
+        return work(ranks, *arguments)
 
 
 def on_one_process(work: Callable[..., Any], *arguments: Any) -> Any:

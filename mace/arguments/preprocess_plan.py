@@ -31,6 +31,11 @@ class PreparePlan:
     shuffle: bool
     seed: int
 
+    @property
+    def valid_indices_file(self) -> Path:
+        """Which structures of the training file validate, where it is split."""
+        return self.work_dir / f"valid_indices_{self.seed}.txt"
+
     @classmethod
     def from_namespace(cls, args: Namespace) -> PreparePlan:
         """Turn parsed arguments into a plan. Raises ``InputError`` for values that cannot be used."""

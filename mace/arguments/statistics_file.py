@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from mace.arguments.data_plan import HeadPlan
+from mace.arguments.model_plan import MODEL_KINDS
 from mace.arguments.parsing import atomic_energies_literal, integers, is_number
 from mace.exceptions import InputError
 
@@ -111,11 +112,13 @@ def with_statistics(head: HeadPlan, where: str, args: Namespace, messages: list[
         else:
             text = f"has r_max={found.r_max:g}, this run --r_max={args.r_max:g}: neighbours are counted anew"
             messages.append((f"{where}={head.statistics_file} {text}", logging.WARNING))
+    kind = MODEL_KINDS[args.model]
     if found.scaling == args.scaling != "no_scaling":
-        filled["std"] = found.std if head.std is None else head.std
-        if args.model == "ScaleShiftMACE":
-            filled["mean"] = found.mean if head.mean is None else head.mean
-    elif found.scaling != args.scaling:
+        if kind.has_scale and head.std is None:
+            filled["std"] = found.std
+        if kind.has_shift and head.mean is None:
+            filled["mean"] = found.mean
+    elif found.scaling != args.scaling and kind.has_scale:
         text = f"was made with --scaling={found.scaling}, this run has {args.scaling}: its scale is not used"
         messages.append((f"{where}={head.statistics_file} {text}", logging.WARNING))
     return dataclasses.replace(head, **filled)

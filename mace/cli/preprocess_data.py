@@ -11,6 +11,7 @@ from argparse import Namespace
 from mace.arguments.parsers import build_preprocess_arg_parser
 from mace.arguments.preprocess_plan import PreparePlan
 from mace.cli.launch import prepare_data as main
+from mace.tools.datasets import write_held_back
 from mace.tools.preparation import (
     measure_labels,
     read_data,
@@ -45,6 +46,7 @@ def run(args: Namespace) -> None:
     shards = shards_of(data, plan)
     require_no_leftovers(shards)
     numbers = measure_labels(data, plan) if plan.compute_statistics else None
+    write_held_back(plan.valid_indices_file, data.held_back)
     edges = write_shards(shards, plan.num_process)
     if numbers is not None:
         write_statistics(numbers, edges, data, plan)

@@ -35,7 +35,7 @@ def check_labels(file: LabelledFile, plan: TrainPlan, *, training: bool) -> None
     file.require(names, plan.data.empty_potential_value)
     if plan.model.kind.has_dipole:
         file.require_in_all(DIPOLE.name)  # it has no weight by which a frame could be left out
-        if any(configuration.has(CHARGES) for configuration in file.configurations):
+        if any(configuration.has(CHARGES) for configuration in file.outlines):
             file.require_in_all(CHARGES.name)
     if plan.model.needs_electron:
         file.require([ELECTRON.name])

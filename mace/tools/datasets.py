@@ -220,9 +220,14 @@ def record_splits(heads: Sequence[HeadData], plan: TrainPlan, ranks: Ranks) -> N
 
 
 def _write_splits(heads: Sequence[HeadData], plan: TrainPlan) -> None:
+    for head in heads:
+        write_held_back(_indices_file(head.plan, plan), head.held_back)
+
+
+def write_held_back(path: Path, indices: Sequence[int]) -> None:
+    """Write which structures of a training file validate. Raises InputError if that cannot be done."""
     try:
-        for head in heads:
-            write_indices(_indices_file(head.plan, plan), head.held_back)
+        write_indices(path, indices)
     except OSError as error:
         raise InputError(
             f"the indices of the validation set cannot be written to '{error.filename}': {error.strerror}"

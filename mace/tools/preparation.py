@@ -23,6 +23,7 @@ from mace.data.hdf5_files import save_configurations_as_HDF5
 from mace.data.labels import LABELS
 from mace.data.readers import LabelledFile, count_labels, describe_labels
 from mace.data.splits import group_by_type
+from mace.data.stored import select
 from mace.exceptions import InputError, RunError
 from mace.tools.data_checks import check_elements, check_given_elements
 from mace.tools.data_files import read_file
@@ -53,8 +54,12 @@ def read_data(plan: PreparePlan) -> HeadData:
     head = plan.head
     train_file = _read(head.train_file, head, training=True)
     train: Sequence[Configuration] = train_file.configurations
+    held_back: Sequence[int] = ()
     if head.valid_file is None:
-        train, valid = random_train_valid_split(train, head.valid_fraction, plan.seed, plan.work_dir)
+        kept, held_back = random_train_valid_split(
+            range(len(train)), head.valid_fraction, plan.seed, plan.work_dir, write=False
+        )
+        train, valid = select(train, kept), select(train, held_back)
     else:
         valid = list(_read(head.valid_file, head).configurations)
     test = [] if head.test_file is None else _read(head.test_file, head).configurations
@@ -66,6 +71,7 @@ def read_data(plan: PreparePlan) -> HeadData:
         valid=valid,
         tests=group_by_type(test),
         isolated=train_file.atomic_energies,
+        held_back=held_back,
     )
 
 

@@ -51,6 +51,19 @@ def test_a_model_without_shift_takes_the_scale_alone(tmp_path):
     assert not any("has no effect" in text for text, _ in plan.messages)
 
 
+@pytest.mark.parametrize(
+    ("model", "used"),
+    [("ScaleShiftBOTNet", (-0.25, 0.75)), ("BOTNet", (None, None)), ("MACE", (None, 0.75))],
+)
+def test_what_a_model_takes_follows_from_its_kind(tmp_path, model, used):
+    plan = plan_with(tmp_path, CONTENT, f"--model={model}")
+    assert (plan.data.heads[0].mean, plan.data.heads[0].std) == used
+    assert not any("has no effect" in text for text, _ in plan.messages)
+    other = plan_with(tmp_path, {**CONTENT, "scaling": "std_scaling"}, f"--model={model}")
+    told = any("its scale is not used" in text for text, _ in other.messages)
+    assert told is (model != "BOTNet")
+
+
 def test_what_the_user_gives_wins(tmp_path):
     given = ["--E0s={1: 3.0, 8: 4.0}", "--atomic_numbers=[1, 8, 29]", "--mean=1.0", "--std=2.0"]
     given += ["--compute_avg_num_neighbors=False", "--avg_num_neighbors=7", "--model=ScaleShiftMACE"]

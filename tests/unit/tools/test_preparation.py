@@ -3,6 +3,7 @@
 import ast
 import json
 
+import ase.io
 import h5py
 import numpy as np
 import pytest
@@ -178,6 +179,19 @@ def test_statistics_without_e0s_or_neighbours_are_refused(folder):
     message = refused(folder, r_max=0.5, compute_statistics=True)
     assert "average number of neighbors is 0" in message
     assert not (folder / "h5" / "statistics.json").exists()
+
+
+def test_the_indices_of_a_split_are_written_when_nothing_can_be_refused_any_more(folder):
+    source = write_frames(folder / "many.xyz", 40)
+    split = {"train_file": source, "valid_file": None, "test_file": None, "valid_fraction": 0.3}
+    indices = folder / "valid_indices_1.txt"
+    indices.write_text("of an earlier run\n")
+    refused(folder, **split, atomic_numbers="[1]")
+    assert indices.read_text() == "of an earlier run\n"
+    h5 = prepare(folder, **split, shuffle=False)
+    energies = [frame.info["REF_energy"] for frame in ase.io.read(source, ":")]
+    listed = [energies[int(line)] for line in indices.read_text().split()]
+    assert listed == [c.energy for c in stored(h5 / "val")] and len(listed) == 12
 
 
 def test_shards_of_other_data_are_not_mixed_in(folder):

@@ -85,7 +85,7 @@ def _their_keywords(name: str, recorded: Keywords, state: Mapping[str, torch.Ten
 def _obstacle(name: str, keywords: Keywords, peer: str) -> str | None:
     """Why ``peer`` cannot build this model, None if it can."""
     electrons = [option for option in FERMI_OPTIONS if keywords.get(option)]
-    vectors = o3.Irreps(keywords["hidden_irreps"]).lmax > 0
+    one_layer = keywords["num_interactions"] == 1 and o3.Irreps(keywords["hidden_irreps"]).lmax > 0
     if "BOTNet" in name:
         return "its BOTNet classes cannot be built"
     if keywords.get("cueq_config"):
@@ -99,14 +99,14 @@ def _obstacle(name: str, keywords: Keywords, peer: str) -> str | None:
     if peer == "mace-torch":
         if electrons:
             return f"it knows no electron number or Fermi level ({electrons[0]})"
-        if keywords["num_interactions"] == 1 and vectors:
+        if one_layer and "Dipoles" not in name:
             return "its models of one layer keep scalars only"
         return None
     if keywords.get("use_reduced_cg"):
         return "it has no reduced coupling basis (use_reduced_cg)"
     if keywords.get("pred_evidential"):
         return "its evidential heads have another width and fail"
-    if keywords.get("potential_output") and keywords["num_interactions"] == 1 and vectors:
+    if keywords.get("potential_output") and one_layer:
         return "it reads the Fermi level of models of one layer from vectors"
     return None
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from e3nn import o3
 
-from mace import modules
+from mace import modules  # isort: skip - it makes torch 2.6 and e3nn 0.4.4 get along: first
+from e3nn import o3
 
 
 def built(job: dict[str, Any]) -> torch.nn.Module:

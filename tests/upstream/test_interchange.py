@@ -55,6 +55,9 @@ _LARGE = {
     "num_bessel": 8,
     "radial_MLP": [64, 64, 64],
 }
+_DIPOLES = {key: value for key, value in _PLAIN.items() if key != "use_reduced_cg"}
+_DIPOLES |= {"hidden_irreps": "2x0e + 2x1o + 2x2e", "MLP_irreps": "3x0e + 2x1o", "max_ell": 2}
+_NO_ENERGY = {**_DIPOLES, "MLP_irreps": "2x1o", "atomic_energies": None}  # scalars there: the peer stops
 MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "plain": ("MACE", _PLAIN),
     "large": ("ScaleShiftMACE", _LARGE),
@@ -65,6 +68,19 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "attention": ("MACE", {**_PLAIN, "interaction_cls": "RealAgnosticAttResidualInteractionBlock"}),
     "one_layer": ("MACE", {**_PLAIN, "num_interactions": 1, "hidden_irreps": "2x0e"}),
     "layers": ("ScaleShiftMACE", {**_SCALED, "num_interactions": 3, "correlation": [3, 1, 2], "max_ell": 2}),
+    "dipoles": ("AtomicDipolesMACE", {**_NO_ENERGY, "radial_type": "gaussian"}),
+    "dipoles_one_layer": ("AtomicDipolesMACE", {**_NO_ENERGY, "num_interactions": 1}),
+    "energy_dipoles": ("EnergyDipolesMACE", _DIPOLES),
+    "energy_dipoles_one_layer": ("EnergyDipolesMACE", {**_DIPOLES, "num_interactions": 1}),
+    "energy_dipoles_layers": ("EnergyDipolesMACE", {**_DIPOLES, "num_interactions": 3, "gate": "tanh"}),
+}
+_ENERGIES = ("energy", "forces", "node_energy")
+_MOMENTS = ("dipole", "atomic_dipoles")
+COMPARED = {
+    "MACE": _ENERGIES,
+    "ScaleShiftMACE": _ENERGIES,
+    "AtomicDipolesMACE": _MOMENTS,
+    "EnergyDipolesMACE": ("energy", "forces", *_MOMENTS),  # its node energies: defect B11
 }
 
 
@@ -81,10 +97,10 @@ def batch_for(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 
 def same_numbers(model: torch.nn.Module, folder: Path, name: str) -> None:
-    """Energies and forces of ``model`` are those that the peer wrote."""
+    """Energies and forces or dipoles of ``model`` are those that the peer wrote."""
     output = model(batch_for(model))
     with np.load(folder / f"{name}.npz") as stored:
-        for key in ("energy", "forces", "node_energy"):
+        for key in COMPARED[type(model).__name__]:
             scale = np.abs(stored[key]).max()
             assert np.abs(output[key].detach().numpy() - stored[key]).max() <= relative("peer") * scale, key
 

@@ -37,6 +37,16 @@ def records(folder, name):
     return [{k: v for k, v in json.loads(line).items() if k != "time"} for line in lines]
 
 
+def same_records(found, expected):
+    assert len(found) == len(expected) >= 4
+    for one_record, other in zip(found, expected, strict=True):
+        assert one_record.keys() == other.keys()
+        for key, value in other.items():
+            assert one_record[key] == (
+                pytest.approx(value, rel=SAME_DATA) if isinstance(value, float) else value
+            )
+
+
 @pytest.mark.parametrize("launch", [one, two])
 def test_losses_are_those_of_a_run_from_the_source(folder, launch):
     name = launch.__name__
@@ -45,13 +55,7 @@ def test_losses_are_those_of_a_run_from_the_source(folder, launch):
     flags = [*CP, f"--name=h5_{name}", "--test_dir=h5/test", "--num_workers=2"]
     launch(flags, folder, data=H5).succeeded()
     expected, found = records(folder, f"xyz_{name}"), records(folder, f"h5_{name}")
-    assert len(found) == len(expected) >= 4
-    for one_record, other in zip(found, expected, strict=True):
-        assert one_record.keys() == other.keys()
-        for key, value in other.items():
-            assert one_record[key] == (
-                pytest.approx(value, rel=SAME_DATA) if isinstance(value, float) else value
-            )
+    same_records(found, expected)
     assert (folder / f"h5_{name}.model").stat().st_size > 0
 
 
@@ -65,3 +69,20 @@ def test_a_damaged_shard_ends_a_run_of_two_with_one_line(folder):
         shard.write_bytes(whole)
     assert ended.output.count("train_1.h5' cannot be read, it may be truncated") == 1
     assert "InputError" not in ended.output  # no traceback of ours; torchrun shows its own
+
+
+def test_a_head_of_hdf5_data_beside_a_head_of_a_file(folder):
+    plain = {
+        "train_file": "train.xyz",
+        "valid_file": "valid.xyz",
+        "E0s": E0S[0].removeprefix("--E0s="),
+    }
+    stored = {
+        "train_file": "h5/train",
+        "valid_file": "h5/val",
+        "statistics_file": "h5/statistics.json",
+    }
+    for name, first in (("xyz_heads", plain), ("h5_heads", stored)):
+        heads = f"--heads={ {'a': first, 'b': plain} }"
+        one([f"--name={name}", heads], folder, data=()).succeeded()
+    same_records(records(folder, "h5_heads"), records(folder, "xyz_heads"))

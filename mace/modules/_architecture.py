@@ -175,6 +175,8 @@ class Architecture:
     def _check_blocks(self) -> None:
         for name in ("interaction_cls_first", "interaction_cls"):
             given = getattr(self, name)
+            if not (isinstance(given, type) and issubclass(given, InteractionBlock)):
+                raise InputError(f"{name} {given!r} is not an interaction block")
             if given.feeds_product != self.has_products:
                 known = interaction_classes.items()
                 fitting = [key for key, cls in known if cls.feeds_product == self.has_products]

@@ -336,7 +336,8 @@ def _built(description: dict[str, Any], computes_constants: bool = False) -> tor
     with _undisturbed(description, computes_constants):
         try:
             model = cls(**arguments)
-        except (TypeError, ValueError) as error:
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            # they come from a file: anything may stand in it
             raise RebuildError(
                 f"{cls.__name__} cannot be built from its recorded arguments: {error}"
             ) from error

@@ -166,6 +166,6 @@ def read_pair(configuration: Path, state: Mapping[str, Any]) -> torch.nn.Module:
         raise RebuildError("it is not a state dict: that is a dictionary of tensors")
     try:
         ours = in_our_terms(name, keywords, state)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise RebuildError(f"the arguments in {configuration} are not those of a {name} ({error})") from None
     return adopt(model_class_called(name), ours, state)

@@ -200,3 +200,19 @@ def test_upstreams_names_of_the_same(tmp_path: Path) -> None:
         assert not differences(model, scripts_utils.extract_load(tmp_path / form))
     assert not differences(model, scripts_utils.extract_model(model))
     assert scripts_utils.remove_pt_head is remove_pt_head
+
+
+@pytest.mark.parametrize("value", [None, [], {}, float("inf"), -1, "x", [[1]]], ids=repr)
+def test_a_configuration_with_anything_in_the_place_of_an_argument(value: Any, tmp_path: Path) -> None:
+    export_model(small_models.scale_shift(), tmp_path / "m.pt", "mace-torch")
+    whole = json.loads((tmp_path / "m.json").read_text())
+    refusals = 0
+    for name in whole["arguments"]:
+        changed = {**whole, "arguments": {**whole["arguments"], name: value}}
+        (tmp_path / "m.json").write_text(json.dumps(changed))
+        try:
+            load_model(tmp_path / "m.pt")
+        except InputError as error:
+            assert str(tmp_path) in str(error) and "\n" not in str(error), name
+            refusals += 1
+    assert refusals > 10  # the others do not matter, or the state dict knows better

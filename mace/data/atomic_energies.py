@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,8 +18,9 @@ def compute_average_E0s(
 ) -> dict[int, float]:
     """Energies of the elements, eV, that fit the total energies of the configurations best (least squares).
 
-    Minimises sum_i (sum_z n_iz E0_z - E_i)^2, with n_iz atoms of element z in configuration i; the solution
-    of smallest norm where the compositions don't fix it. Configurations without an energy are left out.
+    Minimises sum_i (sum_z n_iz E0_z - E_i)^2, with n_iz atoms of element z in configuration i. Where the
+    compositions don't fix the solution, it is the one of smallest norm, and a warning says so. Configurations
+    without an energy are left out.
 
     Raises:
         InputError: no configuration has an energy, or an element is not in the table.
@@ -30,5 +32,10 @@ def compute_average_E0s(
     for row, config in zip(counts, labelled, strict=True):
         row += np.bincount(atomic_numbers_to_indices(config.atomic_numbers, z_table), minlength=len(z_table))
     energies = np.array([config.energy for config in labelled])
-    solution = np.linalg.lstsq(counts, energies, rcond=None)[0]
+    solution, _, rank, _ = np.linalg.lstsq(counts, energies, rcond=None)
+    if rank < len(z_table):
+        logging.warning(
+            f"The training set has {rank} independent compositions for {len(z_table)} elements: average E0s "
+            "fit those only, energies of other compositions will be meaningless"
+        )
     return dict(zip(z_table.zs, solution.tolist(), strict=True))

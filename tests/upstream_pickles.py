@@ -17,7 +17,7 @@ import torch
 
 from mace.tools.rebuild import rebuild
 
-# Our evaluators by module and class: what they are called upstream.
+# Our classes that have another address upstream: module and class, here and there.
 RENAMED = {
     ("mace.modules._linear", "Linear"): ("e3nn.o3._linear", "Linear"),
     ("mace.modules._linear", "ElementLinear"): (
@@ -28,6 +28,10 @@ RENAMED = {
         "e3nn.o3._tensor_product._tensor_product",
         "TensorProduct",
     ),
+    **{
+        ("mace.modules.dipoles", name): ("mace.modules.models", name)
+        for name in ("AtomicDipolesMACE", "EnergyDipolesMACE")
+    },
     ("mace.modules._fermi", "MLP"): ("mace.modules.models", "MLP"),
     ("mace.modules._fermi", "GatedMLP"): ("mace.modules.models", "GatedMLP"),
     ("mace.modules.radial", "LegacySoftTransform"): ("mace.modules.radial", "SoftTransform"),

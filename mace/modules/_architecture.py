@@ -50,9 +50,9 @@ _NEUTRAL: dict[str, Any] = {
     "oeq_config": None,
     "lammps_mliap": False,
     "readout_cls": "NonLinearReadoutBlock",
-    "keep_last_layer_irreps": False,
 }
 _WITHOUT_EFFECT = ("hidden_scalar_dim",)
+LAST_LAYER = "keep_last_layer_irreps"
 
 
 def refuse_unknown(keywords: dict[str, Any]) -> None:
@@ -69,6 +69,24 @@ def refuse_unknown(keywords: dict[str, Any]) -> None:
             raise TypeError(f"unexpected keyword argument '{name}'")
         if value != _NEUTRAL[name]:
             raise InputError(f"{name}={value!r} is not supported: only {name}={_NEUTRAL[name]!r}")
+
+
+def kept_irreps(
+    hidden_irreps: o3.Irreps | str, num_interactions: int, keep_last: bool | None
+) -> o3.Irreps | str:
+    """Hidden irreps of a model for which mace-torch's ``keep_last_layer_irreps`` is given; None: it is not.
+
+    There the last layer keeps scalars only, unless told otherwise; here and in CP-MACE the last of several
+    does, and a single layer keeps all.
+
+    Raises:
+        InputError: the last of several layers should keep more.
+    """
+    if keep_last and num_interactions > 1:
+        raise InputError(f"{LAST_LAYER}={keep_last} is not supported for several layers")
+    if keep_last is False and num_interactions == 1:
+        return _parsed(hidden_irreps, "hidden_irreps")[:1]
+    return hidden_irreps
 
 
 def _chosen(value: Any, known: dict[str, Any], what: str) -> Any:

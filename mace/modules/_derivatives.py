@@ -97,8 +97,9 @@ def compute_forces_virials(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Forces [n_atoms, 3], virials and stress [n_graphs, 3, 3].
 
-    The stress is zero unless ``compute_stress``, and for a cell [3 n_graphs, 3] without volume. Other
-    arguments as `compute_forces`; ``displacement`` from `get_symmetric_displacement`.
+    The stress is zero unless ``compute_stress``; where a cell [3 n_graphs, 3] has no volume; and where an entry
+    reaches 1e10 eV/A^3. Other arguments as `compute_forces`; ``displacement`` from
+    `get_symmetric_displacement`.
     """
     ones: list[Tensor | None] = [torch.ones_like(energy)]
     gradients = torch.autograd.grad(
@@ -117,6 +118,7 @@ def compute_forces_virials(
         stress = torch.where(
             has_volume, by_strain / torch.where(has_volume, volume, torch.ones_like(volume)), stress
         )
+        stress = stress.masked_fill(stress.abs() >= 1e10, 0.0)  # no crystal: MACE's limit
     return -1.0 * _or_zeros(gradients[0], positions), -1.0 * by_strain, stress
 
 

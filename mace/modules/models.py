@@ -16,7 +16,7 @@ from e3nn.util.jit import compile_mode
 from torch import Tensor
 
 from mace.exceptions import InputError
-from mace.modules._architecture import Architecture, refuse_unknown
+from mace.modules._architecture import LAST_LAYER, Architecture, kept_irreps, refuse_unknown
 from mace.modules._fermi import (
     MLP,
     STATE_WIDTH,
@@ -121,6 +121,7 @@ class MACE(ManyBodyLayers, EnergyModel):
         use_reduced_cg: bool = False,
         **others: Any,
     ) -> None:
+        hidden_irreps = kept_irreps(hidden_irreps, num_interactions, others.pop(LAST_LAYER, None))
         refuse_unknown(others)
         heads = ["default"] if heads is None else list(heads)
         architecture = Architecture.parse(

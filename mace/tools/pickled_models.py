@@ -227,10 +227,6 @@ class PickledModule:
             raise pickle.UnpicklingError(f"its part {self.path}{first} is missing")
         return child[rest] if rest else child
 
-    def has_empty(self, name: str) -> bool:
-        """Whether the place of a submodule is there and holds None."""
-        return self._children.get(name, _MISSING) is None
-
     def attribute(self, name: str, default: Any = _MISSING) -> Any:
         """A plain attribute as `plain` gives it. Raises pickle.UnpicklingError where there is none."""
         value = self._state.get(name, default)

@@ -199,24 +199,30 @@ def _readout(readout: PickledModule, num_heads: int) -> Keywords:
         return {"MLP_irreps": "1x0e", "gate": "None"}
     hidden = o3.Irreps(readout["linear_2"].attribute("irreps_in"))
     if "equivariant_nonlin" in readout:
-        nonlinear = readout["equivariant_nonlin"]
-        if "act_gates" in nonlinear:  # e3nn's; mace-torch 0.3.16 has one of its own
-            return {"MLP_irreps": str(hidden), "gate": _gate(nonlinear["act_gates"])}
-        return {"MLP_irreps": str(hidden), "gate": _gate_called(nonlinear.attribute("_act_gate"))}
+        given = o3.Irreps(readout.attribute("hidden_irreps"))  # more than what can reach the output
+        return {"MLP_irreps": str(given), "gate": _gate_called(_gating(readout["equivariant_nonlin"]))}
     return {
         "MLP_irreps": str(o3.Irreps([(mul // num_heads, ir) for mul, ir in hidden])),
-        "gate": _gate(readout["non_linearity"]),
+        "gate": _gate_called(_activation(readout["non_linearity"])),
     }
 
 
-def _gate(activation: PickledModule) -> str:
-    acts = activation["acts"]
-    if acts.has_empty("0"):
+def _gating(nonlinear: PickledModule) -> str | None:
+    """The activation of the gates, or of the scalars where nothing is gated."""
+    if "act_gates" in nonlinear:  # e3nn's; mace-torch 0.3.16 has one of its own
+        return _activation(nonlinear["act_gates"]) or _activation(nonlinear["act_scalars"])
+    return nonlinear.attribute("_act_gate") or nonlinear.attribute("_act_scalar")
+
+
+def _activation(activation: PickledModule) -> str | None:
+    """The full name of the function; None if there is none, or nothing to act on."""
+    acts = activation["acts"].children()
+    return acts["0"].attribute("f") if "0" in acts else None
+
+
+def _gate_called(function: str | None) -> str:
+    if function is None:
         return "None"
-    return _gate_called(acts["0"].attribute("f"))
-
-
-def _gate_called(function: str) -> str:
     if function not in _GATES:
         raise pickle.UnpicklingError(f"the activation {function} of its readout is not one of this package")
     return _GATES[function]

@@ -64,7 +64,7 @@ def _their_keywords(name: str, recorded: Keywords, state: Mapping[str, torch.Ten
     for key in ("interaction_cls", "interaction_cls_first"):
         keywords[key] = keywords[key].rpartition(".")[2]
     keywords["gate"] = (keywords["gate"] or "None").rpartition(".")[2]
-    orders = keywords["correlation"]
+    orders = keywords.get("correlation")  # BOTNet has none
     if isinstance(orders, list) and len(set(orders)) == 1:
         keywords["correlation"] = orders[0]
     for key, tensor in (
@@ -77,6 +77,8 @@ def _their_keywords(name: str, recorded: Keywords, state: Mapping[str, torch.Ten
     for key in ("mean_potential", "mean_electron"):
         if key in state:
             keywords[key] = float(state[key])
+    if keywords.get("keep_last_layer_irreps") is False and keywords["num_interactions"] == 1:
+        keywords["hidden_irreps"] = str(o3.Irreps(keywords["hidden_irreps"])[:1])
     if "products.0.linear.weight" in state:
         keywords["use_reduced_cg"] = has_reduced_couplings(keywords, state)
     return keywords

@@ -66,12 +66,16 @@ MODELS: dict[str, tuple[str, dict[str, Any]]] = {
     "soft": ("ScaleShiftMACE", {**_SCALED, "distance_transform": "Soft", "gate": "tanh"}),
     "gaussian": ("ScaleShiftMACE", {**_SCALED, "radial_type": "gaussian", "gate": "abs"}),
     "attention": ("MACE", {**_PLAIN, "interaction_cls": "RealAgnosticAttResidualInteractionBlock"}),
+    "kept_scalars": ("MACE", {**_PLAIN, "num_interactions": 1, "keep_last_layer_irreps": False}),
     "one_layer": ("MACE", {**_PLAIN, "num_interactions": 1, "hidden_irreps": "2x0e"}),
     "layers": ("ScaleShiftMACE", {**_SCALED, "num_interactions": 3, "correlation": [3, 1, 2], "max_ell": 2}),
     "dipoles": ("AtomicDipolesMACE", {**_NO_ENERGY, "radial_type": "gaussian"}),
     "dipoles_one_layer": ("AtomicDipolesMACE", {**_NO_ENERGY, "num_interactions": 1}),
     "energy_dipoles": ("EnergyDipolesMACE", _DIPOLES),
     "energy_dipoles_one_layer": ("EnergyDipolesMACE", {**_DIPOLES, "num_interactions": 1}),
+    "dipoles_ungated": ("AtomicDipolesMACE", {**_NO_ENERGY, "gate": "None"}),
+    "energy_dipoles_of_scalars": ("EnergyDipolesMACE", {**_DIPOLES, "MLP_irreps": "5x0e"}),
+    "energy_dipoles_ungated": ("EnergyDipolesMACE", {**_DIPOLES, "gate": "None"}),
     "energy_dipoles_layers": ("EnergyDipolesMACE", {**_DIPOLES, "num_interactions": 3, "gate": "tanh"}),
 }
 _ENERGIES = ("energy", "forces", "node_energy")

@@ -13,6 +13,7 @@ import torch
 from mace import modules
 from mace.exceptions import InputError
 from mace.modules import MACE, ScaleShiftMACE
+from mace.tools.rebuild import rebuild
 from mace.tools.torch_geometric import Data
 from mace.tools.torch_tools import default_dtype
 from tests import small_models
@@ -51,6 +52,8 @@ PLAIN_SCALINGTATE = ("node_updates", "state_updates", "mean_")
         ({"heads": ["a", "b"]}, "2 heads"),
         ({"atomic_numbers": [1, 6, 8]}, "atomic_numbers has 3"),
         ({"use_so3": True}, "use_so3=True is not supported"),
+        ({"keep_last_layer_irreps": True}, "not supported for several layers"),
+        ({"interaction_cls": None}, "None is not an interaction block"),
     ],
 )
 def test_b12_arguments_that_cannot_work_are_refused_in_one_line(
@@ -59,6 +62,14 @@ def test_b12_arguments_that_cannot_work_are_refused_in_one_line(
     with pytest.raises(InputError, match=message) as caught:
         MACE(**arguments(**changes))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("keep", "expected"), [(None, 8), (True, 8), (False, 2)])
+def test_a_single_layer_keeps_scalars_only_where_mace_torch_says_so(keep: bool | None, expected: int) -> None:
+    option = {} if keep is None else {"keep_last_layer_irreps": keep}
+    model = MACE(**arguments(num_interactions=1, **option))
+    assert model.products[0].linear.irreps_out.dim == expected
+    assert rebuild(model).products[0].linear.irreps_out.dim == expected
 
 
 @pytest.mark.parametrize(

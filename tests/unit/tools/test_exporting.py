@@ -15,6 +15,7 @@ from mace.tools.exporting import export_model
 from mace.tools.head_selection import remove_pt_head
 from mace.tools.kernels import to_cueq
 from mace.tools.loading import extract_load, load_model
+from mace.tools.model_formats import recognise
 from mace.tools.rebuild import extract_config_mace_model
 from mace.tools.same import differences, same_bits
 from tests import small_models
@@ -72,6 +73,16 @@ def test_a_truncated_bundle(bundle: Path, tmp_path: Path, share: float) -> None:
     assert "truncated" in refused(tmp_path / "m")
 
 
+def test_a_damaged_bundle(bundle: Path, tmp_path: Path) -> None:
+    whole = bundle.read_bytes()
+    start = 8 + int.from_bytes(whole[:8], "little")
+    for place in range(start, len(whole), (len(whole) - start) // 20):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        (tmp_path / "m").write_bytes(damaged)
+        assert "its numbers do not fit" in refused(tmp_path / "m")
+
+
 def test_bundles_of_others_and_of_the_future(bundle: Path, tmp_path: Path) -> None:
     from safetensors import safe_open
     from safetensors.torch import save_file
@@ -90,6 +101,26 @@ def test_bundles_of_others_and_of_the_future(bundle: Path, tmp_path: Path) -> No
         state, path, metadata={"cp-mace": text.replace("mace.modules.models.ScaleShiftMACE", "os.system")}
     )
     assert "os.system" in refused(path)
+
+
+@pytest.mark.parametrize("form", ["model", "torchscript", "state"])
+def test_archives_with_a_flipped_bit(form: str, tmp_path: Path) -> None:
+    """Wherever it is in the tables of a zip archive: it is read as it was, or refused with one line."""
+    path = tmp_path / "m.pt"
+    export_model(small_models.mace(), path, "mace-torch" if form == "state" else form)
+    whole = path.read_bytes()
+    tables = range(whole.index(b"PK\x01\x02"), len(whole))
+    refusals = 0
+    for place in [*range(60), *tables[:: len(tables) // 600]]:
+        damaged = bytearray(whole)
+        damaged[place] ^= 1 << place % 8
+        path.write_bytes(damaged)
+        try:
+            recognise(path)
+        except InputError as error:
+            assert "\n" not in str(error)
+            refusals += 1
+    assert refusals > 100
 
 
 PEERS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -163,6 +194,12 @@ def test_what_a_peer_cannot_build_is_refused(
     with pytest.raises(InputError, match=reason):
         export_model(small_models.scale_shift(**options), tmp_path / "m.pt", peer)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("peer", ["mace-torch", "cp-mace"])
+def test_botnet_is_not_for_peers(peer: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="its BOTNet classes cannot be built"):
+        export_model(small_models.botnet(), tmp_path / "m.pt", peer)
 
 
 def test_pairs_that_do_not_fit(tmp_path: Path) -> None:

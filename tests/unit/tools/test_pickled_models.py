@@ -51,6 +51,9 @@ MODELS: dict[str, Callable[[], torch.nn.Module]] = {
     "old Soft": lambda: small_models.scale_shift(distance_transform="SoftLegacy"),
     "one layer": lambda: small_models.mace(num_interactions=1),
     "three layers": lambda: small_models.scale_shift(num_interactions=3, correlation=[2, 1, 3]),
+    "dipoles of scalars": lambda: small_models.energy_dipoles(MLP_irreps="5x0e", upstream_readout=True),
+    "dipoles, no gate": lambda: small_models.energy_dipoles(gate=None, upstream_readout=True),
+    "no dipoles": lambda: small_models.atomic_dipoles(MLP_irreps="3x0e", gate=None, upstream_readout=True),
     "reduced couplings": lambda: small_models.mace(max_ell=2, correlation=3, use_reduced_cg=True),
 }
 

@@ -97,8 +97,8 @@ def compute_forces_virials(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Forces [n_atoms, 3], virials and stress [n_graphs, 3, 3].
 
-    The stress is zero unless ``compute_stress``; where a cell [3 n_graphs, 3] has no volume; and where an entry
-    reaches 1e10 eV/A^3. Other arguments as `compute_forces`; ``displacement`` from
+    The stress is zero unless ``compute_stress``, where a cell [3 n_graphs, 3] has no volume, and in entries
+    that reach 1e10 eV/A^3. Other arguments as `compute_forces`; ``displacement`` from
     `get_symmetric_displacement`.
     """
     ones: list[Tensor | None] = [torch.ones_like(energy)]

@@ -1,7 +1,7 @@
 """The configuration that tests/data/README.md gives the errors of upstream for: those of ours are smaller.
 
 One run says little about the Fermi level of the test set, which consists of the offsets of other
-trajectories: training amplifies rounding, so the same seed on another processor is another sample. Eight runs
+trajectories: training amplifies rounding, so the same seed on another processor is another sample. Seven runs
 (seeds 1 to 3, two processors, two versions of e3nn) gave 103 to 114 meV with a spread of 5 meV, beside the
 120 recorded of one run of upstream. Before the readout got its start (mace/tools/model_building.py) it was
 121, 125, 111 and 119 for seeds 1 to 4.

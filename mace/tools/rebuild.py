@@ -268,6 +268,10 @@ def _checked_description(text: str) -> dict[str, Any]:
         raise RebuildError(f"the configuration of the model lacks {sorted(absent)}")
     if not isinstance(description["arguments"], dict) or not isinstance(description["built_with"], dict):
         raise RebuildError("the arguments in the configuration of the model have no names")
+    for key in ("training_differs", "frozen"):
+        names = description[key]
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise RebuildError(f"{key} in the configuration of the model is not a list of names")
     return description
 
 

@@ -101,6 +101,11 @@ def test_bundles_of_others_and_of_the_future(bundle: Path, tmp_path: Path) -> No
         state, path, metadata={"cp-mace": text.replace("mace.modules.models.ScaleShiftMACE", "os.system")}
     )
     assert "os.system" in refused(path)
+    for key in ("frozen", "training_differs"):
+        for value in (None, -1, True, "x", {}, [None], [["a"]]):
+            changed = json.dumps({**json.loads(text), key: value})
+            save_file(state, path, metadata={"cp-mace": changed})
+            assert f"{key} in the configuration of the model is not a list" in refused(path)
 
 
 @pytest.mark.parametrize("form", ["model", "torchscript", "state"])
@@ -129,6 +134,7 @@ PEERS: dict[str, tuple[str, dict[str, Any]]] = {
     "electrons": ("cp-mace", {"electron_input": True, "potential_output": True, "mean_electron": 0.2}),
     "global state": ("cp-mace", {"use_global_state": True, "potential_output": True}),
     "raw Chebyshev": ("mace-torch", {"radial_type": "chebyshev_raw", "gate": None}),
+    "scalars of a single layer": ("mace-torch", {"num_interactions": 1, "keep_last_layer_irreps": False}),
     "reduced": ("mace-torch", {"use_reduced_cg": True, "max_ell": 2, "correlation": 3}),
     "correlations": ("mace-torch", {"num_interactions": 3, "correlation": [3, 1, 2]}),
 }

@@ -114,6 +114,14 @@ class GaussianBasis(torch.nn.Module):
         return torch.exp(self.coeff * (x * x))
 
 
+# A function, since TorchScript finds static methods only of classes it has compiled before.
+def _envelope(x: Tensor, r_max: Tensor, p: Tensor) -> Tensor:
+    u = x / r_max
+    u_p = torch.pow(u, p)
+    polynomial = (p + 1.0) * (p + 2.0) / 2.0 - u * (p * (p + 2.0) - u * (p * (p + 1.0) / 2.0))
+    return (1.0 - u_p * polynomial) * (x < r_max)
+
+
 @compile_mode("script")
 class PolynomialCutoff(torch.nn.Module):
     """Envelope 1 - O(x^p) that vanishes at r_max together with its first two derivatives.
@@ -131,15 +139,12 @@ class PolynomialCutoff(torch.nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Values of the envelope at the distances ``x``."""
-        return self.calculate_envelope(x, self.r_max, self.p.to(torch.int))
+        return _envelope(x, self.r_max, self.p.to(torch.int))
 
     @staticmethod
     def calculate_envelope(x: Tensor, r_max: Tensor, p: Tensor) -> Tensor:
         """Values of the envelope at the distances ``x``; ``r_max`` may differ from edge to edge."""
-        u = x / r_max
-        u_p = torch.pow(u, p)
-        polynomial = (p + 1.0) * (p + 2.0) / 2.0 - u * (p * (p + 2.0) - u * (p * (p + 1.0) / 2.0))
-        return (1.0 - u_p * polynomial) * (x < r_max)
+        return _envelope(x, r_max, p)
 
 
 @compile_mode("script")
@@ -190,7 +195,7 @@ class ZBLBasis(torch.nn.Module):
             + self.c[3] * torch.exp(-0.2016 * t)
         )
         contact = self.covalent_radii[z_u] + self.covalent_radii[z_v]
-        envelope = PolynomialCutoff.calculate_envelope(x, contact, self.p)
+        envelope = _envelope(x, contact, self.p)
         v_edges = 0.5 * 14.3996 * charge_u * charge_v / x * phi * envelope
         return scatter_sum(v_edges, edge_index[1], 0, None, node_attrs.shape[0]).squeeze(-1)
 

@@ -24,6 +24,7 @@ from mace.modules.radial import (
     ZBLBasis,
 )
 from mace.tools.torch_tools import default_dtype
+from tests.harness import run
 from tests.tolerances import relative
 
 R_MAX = 4.5
@@ -113,6 +114,11 @@ def test_zbl_sums_the_screened_repulsion_on_the_receivers() -> None:
     for function in (module, e3nn.util.jit.compile(built(ZBLBasis))):
         assert_same(function(torch.from_numpy(x), ONE_HOT, EDGES, ELEMENTS), np.array(expected))
     assert repr(module)
+
+
+def test_zbl_compiles_before_any_other_class(tmp_path) -> None:
+    compiles = "from e3nn.util.jit import compile; from mace.modules.radial import ZBLBasis; compile(ZBLBasis())"
+    run(["-c", compiles], tmp_path).succeeded()
 
 
 def test_zbl_takes_its_cutoff_from_the_radii() -> None:

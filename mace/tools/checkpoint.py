@@ -21,7 +21,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, ZipFile
+from zipfile import is_zipfile
 
 import torch
 
@@ -34,7 +34,7 @@ from mace.tools.checkpoint_state import (
     Progress,
 )
 from mace.tools.files import atomic_save
-from mace.tools.safe_files import read_plain_data
+from mace.tools.safe_files import DAMAGE, read_plain_data, require_whole
 
 __all__ = [
     "CheckpointBuilder",
@@ -170,7 +170,8 @@ class CheckpointIO:
     def newest(self) -> tuple[Checkpoint, Path] | None:
         """The checkpoint to go on from: the latest epoch of the run that was started last.
 
-        Files that cannot be read are skipped with a warning each.
+        Files that cannot be read are skipped with a warning each; a whole one that holds code is an
+        InputError.
         """
         # Mapped, not read: only the few numbers beside the tensors are needed to find the newest.
         ages = [(_age(header), path) for path in self.paths() if (header := _read_or_warn(path, mmap=True))]
@@ -196,13 +197,16 @@ def _read(path: str | Path, mmap: bool = False, device: torch.device | str | Non
 
     Raises:
         UnreadableCheckpoint: it is no whole checkpoint.
-        InputError: it was written by a newer version of this program.
+        InputError: it was written by a newer version of this program, or is whole but holds code.
     """
     try:
         if not mmap:
-            _check_bits(path)
-        checkpoint = read_plain_data(path, map_location=device or "cpu", mmap=mmap)
-    except (OSError, EOFError, RuntimeError, pickle.UnpicklingError, ValueError, BadZipFile) as error:
+            require_whole(path)
+        checkpoint = read_plain_data(path, map_location=device or "cpu", mmap=mmap and is_zipfile(path))
+    except pickle.UnpicklingError as error:
+        _require_torn(path, error)
+        raise UnreadableCheckpoint(f"the checkpoint {path} cannot be read: {error}") from error
+    except DAMAGE as error:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise UnreadableCheckpoint(f"the checkpoint {path} cannot be read: {reason}") from error
     if not isinstance(checkpoint, dict) or not {"model", "optimizer", "lr_scheduler"} <= set(checkpoint):
@@ -221,12 +225,13 @@ def _read(path: str | Path, mmap: bool = False, device: torch.device | str | Non
     return {**checkpoint, "epoch": info.epochs}
 
 
-def _check_bits(path: str | Path) -> None:
-    """Compare every entry of the archive with its checksum, which torch.load does not."""
-    with ZipFile(path) as archive:
-        damaged = archive.testzip()
-    if damaged is not None:
-        raise BadZipFile(f"its entry {damaged} is damaged")
+def _require_torn(path: str | Path, refusal: pickle.UnpicklingError) -> None:
+    """A torn file may be passed over; a whole one holds what somebody wanted it to hold."""
+    try:
+        require_whole(path)
+    except DAMAGE:
+        return
+    raise InputError(f"the checkpoint {path} cannot be used: {refusal}; move it away to go on without it")
 
 
 def _read_or_warn(path: Path, mmap: bool = False) -> Checkpoint | None:

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import lzma
 import pickle
 import pickletools
 import re
 import zipfile
-import zlib
 from enum import Enum
 from pathlib import Path
 
 from mace.exceptions import InputError
 from mace.tools.rebuild import restore_model
+from mace.tools.safe_files import DAMAGE
 
 _RESTORE = f"{restore_model.__module__}.{restore_model.__qualname__}"
 _TOUCHES_FILES = re.compile(rb"\b(?:torch|ops\.\w+)\.(?:save|from_file|classes)\b")
-# What zipfile raises for bytes that it cannot follow: their meaning decides which.
-_DAMAGE = (zipfile.BadZipFile, EOFError, OSError, RuntimeError, ValueError, lzma.LZMAError, zlib.error)
 _HEADER_LIMIT = 1 << 32  # bytes; headers of safetensors are far smaller, other binary files claim more
 
 
@@ -60,7 +57,7 @@ def _of_archive(path: Path) -> ModelFormat:
             names = {name.partition("/")[2]: name for name in archive.namelist()}
             contents = archive.read(names["data.pkl"]) if "data.pkl" in names else b""
             programs = [archive.read(full) for name, full in names.items() if name.startswith("code/")]
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise InputError(f"model file {path} is truncated, or not a model file at all ({error})") from error
     if damaged is not None:
         raise InputError(f"model file {path} is damaged: its part {damaged} has a wrong checksum")

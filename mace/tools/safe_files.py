@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import pickle
+import pickletools
 import re
 import warnings
+import zlib
 from typing import Any
+from zipfile import BadZipFile, ZipFile, is_zipfile
 
 import torch
+
+# What zipfile and torch raise for bytes that they cannot follow: their meaning decides which.
+DAMAGE = (BadZipFile, EOFError, OSError, RuntimeError, ValueError, lzma.LZMAError, zlib.error)
 
 _NAMED = re.compile(r"(?:GLOBAL|global|function|class) <?(?:class |built-in function )?'?([\w.]+\.[\w.]+)")
 
@@ -33,3 +40,20 @@ def read_plain_data(
             raise pickle.UnpicklingError(f"it {what}, which is refused: no file may run code") from error
         except (AttributeError, IndexError, TypeError, AssertionError) as error:  # of a malformed pickle
             raise pickle.UnpicklingError(f"its pickle is malformed ({error})") from error
+
+
+def require_whole(path: str | os.PathLike[str]) -> None:
+    """Compare every entry of an archive with its checksum, which torch.load does not; follow a pickle.
+
+    Raises:
+        one of DAMAGE: a part is missing or another than was written.
+    """
+    if not is_zipfile(path):
+        with open(path, "rb") as file:
+            for _ in pickletools.genops(file):
+                pass
+        return
+    with ZipFile(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise BadZipFile(f"its entry {damaged} is damaged")

@@ -117,7 +117,9 @@ def test_zbl_sums_the_screened_repulsion_on_the_receivers() -> None:
 
 
 def test_zbl_compiles_before_any_other_class(tmp_path) -> None:
-    compiles = "from e3nn.util.jit import compile; from mace.modules.radial import ZBLBasis; compile(ZBLBasis())"
+    compiles = (
+        "from e3nn.util.jit import compile; from mace.modules.radial import ZBLBasis; compile(ZBLBasis())"
+    )
     run(["-c", compiles], tmp_path).succeeded()
 
 

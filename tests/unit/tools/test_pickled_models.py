@@ -231,12 +231,23 @@ def test_a_pickle_that_contains_itself_is_one_line(tmp_path: Path) -> None:
     refused(tmp_path / "m.model")
 
 
-def test_a_restart_skips_a_malicious_checkpoint(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_restart_refuses_a_malicious_checkpoint(tmp_path: Path) -> None:
+    """It does not go on from an older one: whoever put the file there must be asked."""
     bait = tmp_path / "created"
+    torch.save({"model": {}, "optimizer": {}, "lr_scheduler": {}}, tmp_path / "run_epoch-0.pt")
     for disguise in malicious.PICKLES:
-        malicious.write(tmp_path / "run_epoch-1.pt", disguise, bait)
-        assert CheckpointIO(tmp_path, "run").newest() is None
-        assert not bait.exists() and "skipped" in caplog.messages[-1], disguise
+        path = tmp_path / "run_epoch-1.pt"
+        malicious.write(path, disguise, bait)
+        for read in (
+            CheckpointIO(tmp_path, "run").newest,
+            lambda path=path: CheckpointIO(tmp_path, "run").load(path),
+        ):
+            with pytest.raises(
+                InputError,
+                match=f"{path} cannot be used: it .* is refused: no file may run code; move it away",
+            ):
+                read()
+        assert not bait.exists(), disguise
 
 
 def test_nothing_is_set_on_anything_that_outlives_the_file(tmp_path: Path) -> None:

@@ -53,6 +53,7 @@ _NEUTRAL: dict[str, Any] = {
 }
 _WITHOUT_EFFECT = ("hidden_scalar_dim",)
 LAST_LAYER = "keep_last_layer_irreps"
+LARGEST_DEGREE = 11  # of e3nn's spherical harmonics
 
 
 def refuse_unknown(keywords: dict[str, Any]) -> None:
@@ -183,6 +184,10 @@ class Architecture:
             raise InputError(
                 f"hidden_irreps '{hidden}': {unreachable[0]} cannot be reached, "
                 "use natural parity (0e, 1o, 2e ...)"
+            )
+        if self.max_ell > LARGEST_DEGREE:
+            raise InputError(
+                f"max_ell is {self.max_ell}: e3nn has spherical harmonics up to {LARGEST_DEGREE}"
             )
         if self.max_ell < hidden.lmax:
             raise InputError(

@@ -124,6 +124,8 @@ class MACE(ManyBodyLayers, EnergyModel):
         hidden_irreps = kept_irreps(hidden_irreps, num_interactions, others.pop(LAST_LAYER, None))
         refuse_unknown(others)
         heads = ["default"] if heads is None else list(heads)
+        if not all(isinstance(head, str) for head in heads):
+            raise InputError(f"heads are {heads}: the name of a head is text")
         architecture = Architecture.parse(
             r_max=r_max,
             num_bessel=num_bessel,

@@ -307,7 +307,7 @@ def adopt(
         "training_differs": [],
         "frozen": list(frozen),
     }
-    model = _built(description, computes_constants=True)
+    model = _built(description, state, computes_constants=True)
     own = model.state_dict()
     constants = {name: tensor for name, tensor in own.items() if _is_constant(name, tensor)}
     _load(model, {**constants, **state}, strict_names=False)
@@ -328,17 +328,20 @@ def _is_constant(name: str, tensor: torch.Tensor) -> bool:
 
 
 def _restored(description: dict[str, Any], state: dict[str, torch.Tensor]) -> torch.nn.Module:
-    model = _built(description)
+    model = _built(description, state)
     _load(model, state)
     _set_flags(model, description)
     return model
 
 
-def _built(description: dict[str, Any], computes_constants: bool = False) -> torch.nn.Module:
-    """A model with the described arguments, and its record."""
+def _built(
+    description: dict[str, Any], state: Mapping[str, torch.Tensor], computes_constants: bool = False
+) -> torch.nn.Module:
+    """A model with the described arguments, still without ``state``, and its record."""
     cls, arguments = model_class(description["class"]), decode(description["arguments"])
     with _undisturbed(description, computes_constants):
         try:
+            _require_couplings(arguments.get("correlation"), state)
             model = cls(**arguments)
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
             # they come from a file: anything may stand in it
@@ -348,6 +351,15 @@ def _built(description: dict[str, Any], computes_constants: bool = False) -> tor
     record = {key: description[key] for key in ("class", "arguments", "built_with")}
     model.__dict__[_RECORD] = json.dumps(record, allow_nan=False)
     return model
+
+
+def _require_couplings(correlation: Any, state: Mapping[str, torch.Tensor]) -> None:
+    """Find a wrong order before its couplings are computed, which for a high one never ends: a ValueError."""
+    for order in correlation if isinstance(correlation, (list, tuple)) else [correlation]:
+        if isinstance(order, int) and not any(name.endswith(f".U_matrix_{order}") for name in state):
+            raise ValueError(
+                f"correlation is {correlation}, but the weights have no couplings of order {order}"
+            )
 
 
 @contextmanager

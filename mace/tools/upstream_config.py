@@ -256,7 +256,9 @@ def has_reduced_couplings(keywords: Keywords, state: Mapping[str, torch.Tensor])
     order = orders if isinstance(orders, int) else orders[0]
     for index, (_, ir) in enumerate(o3.Irreps(keywords["hidden_irreps"])):
         couplings = state.get(f"{prefix}{index}.U_matrix_{order}")
-        if couplings is not None and couplings.shape[-1] < _ways_to_couple(max_ell, ir, order):
+        if couplings is None or couplings.ndim < 2 or couplings.shape[-2] != (max_ell + 1) ** 2:
+            continue  # the weights of another model, which loading them will say
+        if couplings.shape[-1] < _ways_to_couple(max_ell, ir, order):
             return True
     return False
 

@@ -50,6 +50,8 @@ PLAIN_SCALINGTATE = ("node_updates", "state_updates", "mean_")
         ({"radial_type": "fourier"}, "fourier"),
         ({"atomic_energies": [1.0, 2.0, 3.0]}, "one energy per head and element"),
         ({"heads": ["a", "b"]}, "2 heads"),
+        ({"heads": [None]}, "the name of a head is text"),
+        ({"max_ell": 12}, "max_ell is 12: e3nn has spherical harmonics up to 11"),
         ({"atomic_numbers": [1, 6, 8]}, "atomic_numbers has 3"),
         ({"use_so3": True}, "use_so3=True is not supported"),
         ({"keep_last_layer_irreps": True}, "not supported for several layers"),

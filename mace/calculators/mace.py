@@ -116,10 +116,22 @@ class MACECalculator(Calculator):
         self.charges_key = charges_key
         self.electron_key = ELECTRON.key if electron_key is None else electron_key
         self.head = head
+        self._require_type()
         self._refuse_unused(electron_key, charges_key)
         self._seen: dict[str, Any] = {}
         self._asked: set[str] = set()
         self.implemented_properties = self._implemented()
+
+    def _require_type(self) -> None:
+        """The models give what their type promises; a type that asks for less of them is fine."""
+        gives = {"energy": self.inputs.has_energy, "dipole": self.inputs.takes_charges}
+        lacking = [name for name in _PROPERTIES[self.model_type] if not gives.get(name, True)]
+        if lacking:
+            fitting = "MACE" if self.inputs.has_energy else "DipoleMACE"
+            raise InputError(
+                f"model_type={self.model_type!r}: this model gives no {lacking[0]}; "
+                f"use model_type={fitting!r}"
+            )
 
     def _refuse_unused(self, electron_key: str | None, charges_key: str) -> None:
         """An input that the models do not use would change nothing, and look as if it did."""

@@ -102,6 +102,8 @@ def common_inputs(models: Sequence[torch.nn.Module]) -> ModelInputs:
         "heads": [list(inputs.heads) for inputs in each],
         "dtype": [str(inputs.dtype) for inputs in each],
         "electron input": [inputs.takes_electrons for inputs in each],
+        "charge input": [inputs.takes_charges for inputs in each],
+        "energy output": [inputs.has_energy for inputs in each],
     }
     for name, values in facts.items():
         if any(value != values[0] for value in values):

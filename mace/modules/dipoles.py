@@ -83,9 +83,10 @@ class DipoleModel(ManyBodyLayers):
         """Of the graphs, [n_graphs, 3], and of the atoms, [n_atoms, 3]; only the first with the charges."""
         if "charges" not in data:
             raise ValueError("this model needs the charge of each atom, and the data has no 'charges'")
-        of_atoms = layers.readouts[0][:, -3:]
+        dtype = graph.positions.dtype  # torch.autocast may have made the readouts bfloat16
+        of_atoms = layers.readouts[0][:, -3:].to(dtype)
         for readout in layers.readouts[1:]:
-            of_atoms = of_atoms + readout[:, -3:]
+            of_atoms = of_atoms + readout[:, -3:].to(dtype)
         of_charges = compute_fixed_charge_dipole(
             data["charges"], graph.positions, graph.batch, graph.num_graphs
         )

@@ -66,6 +66,15 @@ def test_what_is_returned_is_single_precision(model: torch.nn.Module) -> None:
     assert {key: value.dtype for key, value in output.items()} == dict.fromkeys(output, torch.float32)
 
 
+@pytest.mark.parametrize("build", [small_models.atomic_dipoles, small_models.energy_dipoles])
+def test_dipoles_are_returned_in_single_precision(build: Callable[..., torch.nn.Module]) -> None:
+    model = build(dtype=torch.float32)
+    half, full = (evaluated(model, autocast) for autocast in (True, False))
+    for key in ("dipole", "atomic_dipoles"):
+        assert half[key].dtype == torch.float32
+        assert close(half[key], full[key]) and not torch.equal(half[key], full[key])
+
+
 def test_outputs_move_by_the_rounding_of_bfloat16(model: torch.nn.Module) -> None:
     half, full = (evaluated(model, autocast, compute_stress=True) for autocast in (True, False))
     for key in ("forces", "stress"):

@@ -333,6 +333,38 @@ def test_arguments_that_cannot_be_used(arguments, message, fermi):
         MACECalculator(**arguments)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("build", "model_type", "message"),
+    [
+        (
+            small_models.atomic_dipoles,
+            "MACE",
+            "'MACE': this model gives no energy; use model_type='DipoleMACE'",
+        ),
+        (small_models.atomic_dipoles, "EnergyDipoleMACE", "gives no energy; use model_type='DipoleMACE'"),
+        (small_models.fermi, "DipoleMACE", "'DipoleMACE': this model gives no dipole; use model_type='MACE'"),
+        (small_models.fermi, "EnergyDipoleMACE", "gives no dipole; use model_type='MACE'"),
+    ],
+)
+def test_a_model_type_that_does_not_fit(build, model_type, message, compiled, tmp_path):
+    path = tmp_path / "m.model"
+    save_compiled(build(), path) if compiled else save_model(build(), path)
+    with pytest.raises(InputError, match=message):
+        MACECalculator(path, model_type=model_type)
+
+
+@pytest.mark.parametrize("model_type", ["MACE", "DipoleMACE", "EnergyDipoleMACE"])
+def test_model_types_of_a_model_that_gives_both(model_type):
+    calculator = MACECalculator(models=small_models.energy_dipoles(), model_type=model_type)
+    assert calculator.model_type == model_type
+
+
+def test_a_committee_gives_the_same(plain):
+    with pytest.raises(InputError, match="must have the same charge input"):
+        MACECalculator(models=[plain, small_models.energy_dipoles()])
+
+
 def test_models_that_are_given_are_left_alone(fermi):
     before = rebuild(fermi)
     MACECalculator(models=fermi, default_dtype="float32")

@@ -52,6 +52,11 @@ def cueq_to_e3nn() -> None:
     _open("cueq_to_e3nn")
 
 
+def still_to_come() -> None:
+    """Every command of MACE that is not built yet: it says so, under its own name."""
+    _open("still_to_come")
+
+
 def _open(command: str) -> None:
     spec = importlib.util.find_spec("mace")
     places = [] if spec is None else [Path(place) for place in spec.submodule_search_locations or ()]

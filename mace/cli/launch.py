@@ -69,6 +69,12 @@ def cueq_to_e3nn() -> None:
     _launch("mace.cli.convert_cueq_e3nn", build_cueq_to_e3nn_arg_parser())
 
 
+def still_to_come() -> None:
+    """A command of MACE that is not built yet. Exits with status 1."""
+    name = Path(sys.argv[0]).stem
+    sys.exit(f"{name}: error: this command of MACE is not built yet in cp-mace {mace.__version__}")
+
+
 def _launch(module: str, parser: argparse.ArgumentParser) -> None:
     try:
         args = _parse(parser)

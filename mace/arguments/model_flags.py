@@ -1,7 +1,7 @@
 """Flags of ``mace_run_train`` about the model."""
 
 from mace.arguments.flags import ON, Flag, FlagGroup
-from mace.arguments.limits import AT_LEAST_ONE, NOT_NEGATIVE, POSITIVE
+from mace.arguments.limits import AT_LEAST_ONE, DEGREE, NOT_NEGATIVE, POSITIVE
 from mace.arguments.parsing import str2bool
 
 _OPTIONS = "model options of mace-torch 0.3.16"
@@ -93,7 +93,7 @@ MODELS = FlagGroup(
             ),
             later_values={_NON_LINEAR: _OPTIONS},
         ),
-        Flag("--max_ell", int, 3, "highest degree of the spherical harmonics", limit=NOT_NEGATIVE),
+        Flag("--max_ell", int, 3, "highest degree of the spherical harmonics", limit=DEGREE),
         Flag(
             "--correlation",
             int,

@@ -53,7 +53,7 @@ _NEUTRAL: dict[str, Any] = {
 }
 _WITHOUT_EFFECT = ("hidden_scalar_dim",)
 LAST_LAYER = "keep_last_layer_irreps"
-LARGEST_DEGREE = 11  # of e3nn's spherical harmonics
+_LARGEST_DEGREE = 11  # of e3nn's spherical harmonics
 
 
 def refuse_unknown(keywords: dict[str, Any]) -> None:
@@ -185,9 +185,9 @@ class Architecture:
                 f"hidden_irreps '{hidden}': {unreachable[0]} cannot be reached, "
                 "use natural parity (0e, 1o, 2e ...)"
             )
-        if self.max_ell > LARGEST_DEGREE:
+        if self.max_ell > _LARGEST_DEGREE:
             raise InputError(
-                f"max_ell is {self.max_ell}: e3nn has spherical harmonics up to {LARGEST_DEGREE}"
+                f"max_ell is {self.max_ell}: e3nn has spherical harmonics up to {_LARGEST_DEGREE}"
             )
         if self.max_ell < hidden.lmax:
             raise InputError(

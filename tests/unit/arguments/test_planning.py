@@ -249,6 +249,7 @@ def test_a20_keys():
         (["--forces_weight=-1"], "--forces_weight is -1.0"),
         (["--clip_grad=0"], "--clip_grad is 0.0"),
         (["--start_swa=-1"], "--start_swa is -1"),
+        (["--max_ell=12"], "--max_ell is 12: it must be from 0 to 11"),
         (["--max_ell=0"], "--max_ell=0 is less than the degree 1"),
         (["--hidden_irreps=8x0e+8x2e", "--max_ell=1"], "--max_ell=1 is less than the degree 2"),
         (["--hidden_irreps=8x1o"], "has no scalars"),

@@ -12,3 +12,12 @@ class InputError(ValueError):
 
 class RunError(RuntimeError):
     """A run that was well asked for has failed, and one line can tell why (which file, which cause)."""
+
+
+class StopRequested(RunError):
+    """Somebody has asked the run to stop, and it has stopped where it can go on.
+
+    Commands end with ``status``, which queues that run a job again can tell from a failure.
+    """
+
+    status = 75  # EX_TEMPFAIL of sysexits.h: try again later

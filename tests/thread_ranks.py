@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from mace.tools.distributed import Ranks
+from mace.tools.distributed import PendingSum, Ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +29,9 @@ class ThreadRanks(Ranks):
 
     def sum(self, tensor):
         return torch.stack(self.gather(tensor)).sum(dim=0)
+
+    def start_sum(self, tensor):
+        return PendingSum(self.sum(tensor), None)
 
     def broadcast(self, value, source=0):
         return self.gather(value)[source]

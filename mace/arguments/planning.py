@@ -28,6 +28,7 @@ from mace.arguments.training_plan import (
     OptimPlan,
     ReportPlan,
     StagePlan,
+    StepPlan,
     WandbPlan,
 )
 from mace.exceptions import InputError
@@ -97,6 +98,7 @@ def plan_training(args: Namespace) -> dict[str, Any]:
         loss=loss,
         optim=_plan_optim(args),
         stages=StagePlan(start=args.start_swa, lr=args.swa_lr) if args.swa else None,
+        steps=_plan_steps(args),
         training=_plan_loop(args),
         report=_plan_report(args, data),
         wandb=_plan_wandb(args) if args.wandb else None,
@@ -297,6 +299,25 @@ def _plan_optim(args: Namespace) -> OptimPlan:
         ema=args.ema,
         ema_decay=args.ema_decay,
         clip_grad=args.clip_grad,
+    )
+
+
+def _plan_steps(args: Namespace) -> StepPlan:
+    if args.autocast and args.default_dtype != "float32":
+        raise InputError(
+            f"--autocast={args.autocast} contradicts --default_dtype={args.default_dtype}: it makes float32 "
+            "steps faster; give --default_dtype=float32"
+        )
+    if args.shard_optimizer and args.optimizer == "schedulefree":
+        raise InputError(
+            "--shard_optimizer contradicts --optimizer=schedulefree, whose weights belong to its state: use "
+            "adam or adamw"
+        )
+    return StepPlan(
+        accumulation=args.gradient_accumulation_steps,
+        recompute=args.activation_checkpointing,
+        shard_optimizer=args.shard_optimizer,
+        autocast=args.autocast is not None,
     )
 
 

@@ -19,6 +19,7 @@ from mace.arguments.training_plan import (
     OptimPlan,
     ReportPlan,
     StagePlan,
+    StepPlan,
     WandbPlan,
 )
 
@@ -34,6 +35,7 @@ __all__ = [
     "PathPlan",
     "ReportPlan",
     "StagePlan",
+    "StepPlan",
     "TrainPlan",
     "WandbPlan",
 ]
@@ -57,6 +59,7 @@ class TrainPlan:
     loss: LossPlan
     optim: OptimPlan
     stages: StagePlan | None  # None: no stage two
+    steps: StepPlan
     training: LoopPlan
     report: ReportPlan
     wandb: WandbPlan | None

@@ -6,7 +6,7 @@ from mace.arguments.data_flags import DATA, FINE_TUNING, KEYS
 from mace.arguments.flags import FlagGroup
 from mace.arguments.model_flags import MODEL_OPTIONS, MODELS
 from mace.arguments.run_flags import CHECKPOINTS, PROCESSES, REPORT, RUN, WANDB
-from mace.arguments.training_flags import LOSS, OPTIMIZER, STAGE_TWO
+from mace.arguments.training_flags import LOSS, OPTIMIZER, STAGE_TWO, STEPS
 
 TRAIN: tuple[FlagGroup, ...] = (
     RUN,
@@ -18,6 +18,7 @@ TRAIN: tuple[FlagGroup, ...] = (
     LOSS,
     OPTIMIZER,
     STAGE_TWO,
+    STEPS,
     FINE_TUNING,
     CHECKPOINTS,
     REPORT,

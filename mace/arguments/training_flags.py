@@ -141,3 +141,30 @@ STAGE_TWO = FlagGroup(
         Flag("--swa_lr --stage_two_lr", float, 0.001, "learning rate in stage two", limit=NOT_NEGATIVE),
     ),
 )
+
+STEPS = FlagGroup(
+    "steps: memory and precision",
+    (
+        Flag(
+            "--gradient_accumulation_steps",
+            int,
+            1,
+            "batches of each rank in one training step; only one of them is in memory",
+            limit=AT_LEAST_ONE,
+        ),
+        Flag(
+            "--activation_checkpointing",
+            ON,
+            False,
+            "compute activations again in the backward pass: less memory, more time, same results",
+        ),
+        Flag("--shard_optimizer", ON, False, "share the optimiser's state out to the ranks (ZeRO, stage 1)"),
+        Flag(
+            "--autocast",
+            str,
+            None,
+            "precision of the training steps of a float32 model where it can be lower",
+            choices=("bfloat16",),
+        ),
+    ),
+)

@@ -104,6 +104,16 @@ class StagePlan:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StepPlan:
+    """How a training step is spread over time, memory and precision; none of it changes what is trained."""
+
+    accumulation: int  # batches of each rank in a step
+    recompute: bool  # compute activations again in the backward pass
+    shard_optimizer: bool  # each rank keeps the optimiser's state of its part of the parameters
+    autocast: bool  # forward pass in bfloat16
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoopPlan:
     """Length of the run, when it is evaluated and what is kept."""
 

@@ -26,7 +26,7 @@ from mace.arguments.parsers import (
     build_eval_arg_parser,
     build_preprocess_arg_parser,
 )
-from mace.exceptions import InputError, RunError
+from mace.exceptions import InputError
 
 
 def run_train() -> None:
@@ -83,10 +83,11 @@ def _launch(module: str, parser: argparse.ArgumentParser) -> None:
         target = importlib.import_module(module)
         # Where ``run`` is what Python programs call with a model, the command is another function.
         getattr(target, "run_command", target.run)(args)
-    except (InputError, RunError) as error:
+    except (Exception, KeyboardInterrupt) as error:  # whatever it is, it is told once, in full, and recorded
         logging.getLogger().debug("The run ended with an error", exc_info=True)
-        _report_failure(f"{parser.prog}: error: {error}")
-        sys.exit(1)
+        from mace.tools.ranks.failures import end  # needs torch
+
+        end(parser.prog, error)
 
 
 def _quieten_scripting() -> None:
@@ -105,7 +106,9 @@ def _parse(parser: argparse.ArgumentParser) -> Namespace:
             return parser.parse_args()
     except SystemExit:
         if complaint.getvalue():
-            _report_failure(complaint.getvalue().rstrip())
+            from mace.tools.ranks.failures import report_failure  # needs torch
+
+            report_failure(complaint.getvalue().rstrip())
         raise
 
 
@@ -128,15 +131,9 @@ def _look_for_mace_torch() -> None:
             f"overwrite each other: {advice}"
         )
     # The room that knows ranks needs torch, which a command without complaints may never load.
-    from mace.tools.distributed import report_once
+    from mace.tools.ranks.failures import report_once
 
     report_once(
         f"warning: mace-torch {other.version} is installed too, with the same import package 'mace'; "
         f"this is cp-mace {mace.__version__} in {ours}. To be sure of it everywhere, {advice}"
     )
-
-
-def _report_failure(message: str) -> None:
-    from mace.tools.distributed import report_failure  # needs torch, see above
-
-    report_failure(message)

@@ -86,7 +86,8 @@ def build_trainer(
     ranks: Ranks,
 ) -> Trainer:
     """Losses, optimiser, schedule, averaging, stage two and checkpoints around the model."""
-    optimizer = build_optimizer(model, plan.optim)
+    sharded = plan.steps.shard_optimizer and ranks.backend is not None
+    optimizer = build_optimizer(model, plan.optim, sharded)
     return Trainer(
         model=model,
         loss_fn=build_loss(plan.loss, stage_two=False).to(ranks.device),
@@ -95,6 +96,7 @@ def build_trainer(
         ema=build_ema(model, plan.optim),
         swa=build_stage_two(optimizer, build_loss(plan.loss, stage_two=True).to(ranks.device), plan.stages),
         plan=plan.training,
+        steps=plan.steps,
         max_grad_norm=plan.optim.clip_grad,
         output_args=output_args,
         ranks=ranks,

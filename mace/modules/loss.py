@@ -301,25 +301,23 @@ class WeightedSum(torch.nn.Module):
 
     def forward(self, ref: Any, pred: Predictions) -> Tensor:
         """The loss of a batch of labels and the predictions for it, a scalar."""
-        return torch.stack(list(self._weighted_terms(ref, pred).values())).sum()
+        return torch.stack(list(self.terms(ref, pred).values())).sum()
 
-    def counted_terms(self, ref: Any, pred: Predictions) -> dict[str, tuple[Tensor, Tensor]]:
-        """The summands of the loss, and of how many graphs, atoms or labels each is the mean.
+    def terms(self, ref: Any, pred: Predictions) -> dict[str, Tensor]:
+        """The summands of the loss, by name.
 
-        With them the loss of a set follows from those of its batches, whatever the batches: sum over terms of
-        (sum of value * count) / (sum of counts).
+        With :meth:`term_counts`, the loss of a set follows from those of its batches, whatever the batches:
+        sum over terms of (sum of value * count) / (sum of counts).
         """
-        counts = {"forces": ref.batch.numel(), "potential": _num_labelled(ref)}
-        return {
-            name: (value, value.new_tensor(counts.get(name, ref.num_graphs)))
-            for name, value in self._weighted_terms(ref, pred).items()
-        }
-
-    def _weighted_terms(self, ref: Any, pred: Predictions) -> dict[str, Tensor]:
         values = {name: term(ref, pred) for name, term in self._terms.items()}
         return {
             name: self.get_buffer(f"{name}_weight").to(value.dtype) * value for name, value in values.items()
         }
+
+    def term_counts(self, ref: Any) -> dict[str, int]:
+        """Of how many graphs, atoms or labels of a batch each summand of the loss is the mean."""
+        counts = {"forces": ref.batch.numel(), "potential": _num_labelled(ref)}
+        return {name: counts.get(name, ref.num_graphs) for name in self._terms}
 
     def __repr__(self) -> str:
         weights = [f"{name}={float(weight):.3f}" for name, weight in self.named_buffers()]

@@ -4,12 +4,13 @@ Files in the checkpoints folder, ``tag`` being ``<name>_run-<seed>``:
 
 - ``<tag>_epoch-<n>.pt``, ``<tag>_epoch-<n>_swa.pt``: written after epoch n when the validation loss improved,
   in stage one and stage two;
-- ``<tag>_latest.pt``: the state after the last epoch, if that was no improvement.
+- ``<tag>_latest.pt``: the state after the last epoch, if that was no improvement, or where a run that was
+  asked to stop has stopped in the middle of an epoch.
 
 Each is a dictionary with upstream's keys ``model`` (averaged weights if there is an average), ``optimizer``
 and ``lr_scheduler``, and with ``format_version``, ``epoch``, ``run_started``, ``ema``, ``raw_parameters``,
-``swa_scheduler``, ``scheduler``, ``optimizer_class``, ``description`` (of the model) and ``progress`` beside
-them. All can be read with ``torch.load(path, weights_only=True)``.
+``swa_scheduler``, ``scheduler``, ``optimizer_class``, ``description`` (of the model), ``random_state`` and
+``progress`` beside them. All can be read with ``torch.load(path, weights_only=True)``.
 """
 
 from __future__ import annotations
@@ -242,9 +243,10 @@ def _read_or_warn(path: Path, mmap: bool = False) -> Checkpoint | None:
         return None
 
 
-def _age(checkpoint: Checkpoint) -> tuple[float, int]:
-    """When the run of a checkpoint was started, and its epoch; larger means newer."""
-    return checkpoint.get("run_started", -math.inf), checkpoint["epoch"]
+def _age(checkpoint: Checkpoint) -> tuple[float, int, bool, int]:
+    """When the run of a checkpoint was started, and how far it had come; larger means newer."""
+    consumed = checkpoint.get("progress", {}).get("consumed", 0)  # in the middle of the epoch
+    return checkpoint.get("run_started", -math.inf), checkpoint["epoch"], consumed == 0, consumed
 
 
 class CheckpointHandler:

@@ -14,8 +14,10 @@ from torch_ema import ExponentialMovingAverage
 
 from mace.exceptions import InputError
 from mace.tools.description import Description, other_model
+from mace.tools.ranks.sharding import numbered_groups, optimizer_class
+from mace.tools.torch_tools import random_state, restore_random_state
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 2: with a position within the epoch
 Checkpoint = dict[str, Any]
 STAGE_NAMES = {False: "one", True: "two"}  # by whether it is stage two
 
@@ -36,9 +38,10 @@ _OPTIMIZERS = {"Adam": "adam", "AdamW": "adamw", "AdamWScheduleFree": "schedulef
 
 @dataclass
 class Progress:
-    """Where a run stands between two epochs."""
+    """Where a run stands: between two epochs, or in the middle of one."""
 
-    next_epoch: int = 0
+    next_epoch: int = 0  # not finished yet
+    consumed: int = 0  # configurations of that epoch that all processes have trained on
     stage_two: bool = False
     lowest_loss: float = math.inf  # validation loss, within the stage
     num_unimproved: int = 0  # evaluations in a row
@@ -88,13 +91,14 @@ class CheckpointBuilder:
         if state.description is not None:
             checkpoint["description"] = state.description
         checkpoint["optimizer"] = state.optimizer.state_dict()
-        checkpoint["optimizer_class"] = type(state.optimizer).__name__
+        checkpoint["optimizer_class"] = optimizer_class(state.optimizer).__name__
         checkpoint["lr_scheduler"] = state.lr_scheduler.state_dict()
         if state.swa_scheduler is not None:
             # Some versions of torch put a function among the numbers.
             numbers = state.swa_scheduler.state_dict().items()
             checkpoint["swa_scheduler"] = {key: value for key, value in numbers if not callable(value)}
         checkpoint["scheduler"] = _schedule_name(state.lr_scheduler)
+        checkpoint["random_state"] = random_state()
         checkpoint["format_version"] = FORMAT_VERSION
         if state.progress is not None:
             checkpoint["progress"] = asdict(state.progress)
@@ -120,6 +124,8 @@ class CheckpointBuilder:
         if state.swa_scheduler is not None and "swa_scheduler" in checkpoint:
             state.swa_scheduler.load_state_dict(checkpoint["swa_scheduler"])
         _load_average(state, checkpoint)
+        if "random_state" in checkpoint:
+            restore_random_state(checkpoint["random_state"])
         if state.progress is not None:
             if "progress" in checkpoint:
                 vars(state.progress).update(checkpoint["progress"])
@@ -168,7 +174,7 @@ def _schedule_name(lr_scheduler: Any) -> str:
 
 def _refuse_other_classes(state: CheckpointState, checkpoint: Checkpoint) -> None:
     """Refuse an optimiser or a schedule that is not the checkpoint's; upstream does not say which it had."""
-    schedule, optimizer = _schedule_name(state.lr_scheduler), type(state.optimizer).__name__
+    schedule, optimizer = _schedule_name(state.lr_scheduler), optimizer_class(state.optimizer).__name__
     for what, flag, saved, present in (
         ("learning-rate schedule", "scheduler", checkpoint.get("scheduler", schedule), schedule),
         ("optimiser", "optimizer", checkpoint.get("optimizer_class", optimizer), optimizer),
@@ -186,7 +192,8 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None
     Groups that the checkpoint lacks (upstream trains no Fermi-level readout, for example) start anew. What a
     saved group does not say, and the learning rate of stage two, stay as this run has them.
     """
-    present, saved_groups = _groups_by_name(optimizer.state_dict()), _groups_by_name(saved)
+    present = _groups_by_name(numbered_groups(optimizer))
+    saved_groups = _groups_by_name(saved["param_groups"])
     lost = sorted(name for name, group in saved_groups.items() if group["params"] and name not in present)
     state, groups = {}, []
     for name, group in present.items():
@@ -213,8 +220,8 @@ def _load_optimizer(optimizer: torch.optim.Optimizer, saved: Checkpoint) -> None
 
 def _warn_of_other_settings(state: CheckpointState, checkpoint: Checkpoint) -> None:
     """Say which settings of this run a restart does not use: those of the checkpoint go on."""
-    saved_groups = _groups_by_name(checkpoint["optimizer"])
-    groups = _groups_by_name(state.optimizer.state_dict())
+    saved_groups = _groups_by_name(checkpoint["optimizer"]["param_groups"])
+    groups = _groups_by_name(numbered_groups(state.optimizer))
     pairs = [(group, saved_groups.get(name, {})) for name, group in groups.items()]
     pairs.append((state.lr_scheduler.state_dict(), checkpoint["lr_scheduler"]))
     if state.ema is not None:
@@ -230,8 +237,8 @@ def _warn_of_other_settings(state: CheckpointState, checkpoint: Checkpoint) -> N
         logging.warning(f"The restart goes on with the settings of the checkpoint: {settings}")
 
 
-def _groups_by_name(optimizer_state: Checkpoint) -> dict[str, Checkpoint]:
-    return {group.get("name", str(i)): group for i, group in enumerate(optimizer_state["param_groups"])}
+def _groups_by_name(groups: list[Checkpoint]) -> dict[str, Checkpoint]:
+    return {group.get("name", str(i)): group for i, group in enumerate(groups)}
 
 
 def _load_average(state: CheckpointState, checkpoint: Checkpoint) -> None:

@@ -6,14 +6,12 @@ Everything else is handed a :class:`Ranks` and asks it; with one process the sam
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any, TypeVar
 
@@ -22,15 +20,16 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.constants import default_pg_timeout
 
-from mace.exceptions import InputError
+from mace.exceptions import InputError, StopRequested
+from mace.tools.ranks.failures import Board, claim_word, hang_up
+from mace.tools.ranks.peers import Peer
+from mace.tools.ranks.stopping import StopWish, stop_wishes
 from mace.tools.torch_tools import available_device, frozen
 
 T = TypeVar("T")
 
 # Back end by device type. More than one process on any other device is refused.
 _BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
-# Environment variables that hold the rank of a process, readable before anything else is known.
-_RANK_VARIABLES = ("RANK",)
 _STORE_PATIENCE = 30.0  # seconds within which the store of process 0 answers, once something listens
 
 
@@ -39,6 +38,7 @@ class Ranks:
     """This process among the processes of the run.
 
     ``backend`` is None exactly when there is no process group (one process that no launcher started).
+    ``stop`` says whether somebody has asked this process to stop; that of the others is theirs to tell.
     """
 
     rank: int = 0
@@ -47,6 +47,8 @@ class Ranks:
     device: torch.device
     backend: str | None = None
     launcher: str = "none"
+    peers: tuple[Peer, ...] = ()
+    stop: StopWish = field(default_factory=StopWish)
 
     @classmethod
     def single(cls, device: str | torch.device = "cpu") -> Ranks:
@@ -82,6 +84,22 @@ class Ranks:
         total = tensor.to(self.device, copy=True)
         dist.all_reduce(total)
         return total.to(tensor.device)
+
+    def start_sum(self, tensor: torch.Tensor) -> PendingSum:
+        """The same, to be waited for later; every process must start its sums in the same order."""
+        if self.backend is None:
+            return PendingSum(tensor, None)
+        total = tensor.to(self.device, copy=True)
+        return PendingSum(total, dist.all_reduce(total, async_op=True))
+
+    def heed_stop(self) -> None:
+        """Raise StopRequested on every process, if somebody has asked one of them to stop."""
+        if self.sum(torch.tensor(float(bool(self.stop)))) > 0:
+            raise self.stop_requested()
+
+    def stop_requested(self) -> StopRequested:
+        """The exception for a stop that all processes know of."""
+        return StopRequested(f"stopped by {self.stop.signal or 'a signal to another process of the run'}")
 
     def gather(self, value: T) -> list[T]:
         """The picklable values of all processes, in the order of the ranks."""
@@ -153,6 +171,20 @@ class Ranks:
                 find_unused_parameters=find_unused_parameters,
                 **{_SYNCHRONISE_BUFFERS: False},  # type: ignore[arg-type]
             )
+
+
+@dataclass(frozen=True)
+class PendingSum:
+    """A sum over the processes that is under way."""
+
+    total: torch.Tensor
+    work: dist.Work | None
+
+    def wait(self) -> torch.Tensor:
+        """The sum."""
+        if self.work is not None:
+            self.work.wait()
+        return self.total
 
 
 # The switch has another name in new versions of torch, which warn about the old one.
@@ -363,6 +395,8 @@ def _leave_group(ranks: Ranks, failed: bool) -> None:
 def open_ranks(device: str, distributed: bool, launcher: str | None = None) -> Iterator[Ranks]:
     """Find out how this process was started, pin its device, and join the others.
 
+    Until the end a stop signal is noted in ``ranks.stop`` and does nothing else.
+
     Args:
         device: "cpu", "cuda" (each process gets the GPU of its local rank), "mps" or "xpu".
         distributed: the user asked for several processes. Implied when a launcher started the process.
@@ -372,6 +406,7 @@ def open_ranks(device: str, distributed: bool, launcher: str | None = None) -> I
         InputError: no launcher although ``distributed``; a device that does not exist; processes that cannot
             find each other.
     """
+    hang_up(None)
     launch = find_launch(os.environ, launcher)
     if distributed and launch is None:
         raise InputError(
@@ -383,47 +418,26 @@ def open_ranks(device: str, distributed: bool, launcher: str | None = None) -> I
         # Before the group exists: a back end that starts on the wrong GPU keeps memory there.
         torch.cuda.set_device(ranks.device)
     if launch is None:
-        yield ranks
+        with stop_wishes(()) as stop:
+            yield replace(ranks, stop=stop)
         return
     _join_group(ranks, launch)
     failed = True
     try:
-        yield ranks
+        peers = tuple(ranks.gather(Peer.myself(ranks.rank)))
+        hang_up(_board(launch, peers))
+        with stop_wishes(peers) as stop:
+            yield replace(ranks, peers=peers, stop=stop)
         failed = False
+    except BaseException as error:
+        claim_word(error)
+        raise
     finally:
         _leave_group(ranks, failed)
 
 
-def report_once(message: str) -> None:
-    """Print a message on stderr from the first process only; needs no process group."""
-    if _rank_told() == "0":
-        print(message, file=sys.stderr, flush=True)
-
-
-def report_failure(message: str, patience: float = 20.0, grace: float = 2.0) -> None:
-    """Print why this process is about to end, once for all processes that end for the same reason.
-
-    A launcher stops the other processes as soon as one has ended. So that the first process can speak
-    before, and so that every process ends with the status of its failure, the others wait for the launcher's
-    signal, which no longer ends them. If none comes within ``patience`` seconds the failure was this
-    process's alone, and it speaks itself. The first process stays for ``grace`` seconds after it has
-    spoken: others may not have got as far as their failure. Call it from the main thread.
-    """
-    rank = _rank_told()
-    if rank == "0":
-        is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
-        if not is_alone:
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        print(message, file=sys.stderr, flush=True)
-        if not is_alone:
-            time.sleep(grace)
-        return
-    stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
-    if not stopped.wait(patience):
-        print(f"rank {rank}: {message}", file=sys.stderr, flush=True)
-
-
-def _rank_told() -> str:
-    """The rank that the launcher's environment gives this process, "0" without one."""
-    return next((os.environ[name] for name in _RANK_VARIABLES if name in os.environ), "0")
+def _board(launch: Launch, peers: tuple[Peer, ...]) -> Board:
+    """The board of this run, on a connection of its own to the store where the processes have met."""
+    store = dist.TCPStore(launch.address, launch.port, is_master=False, wait_for_workers=False)
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    return Board(store, launch.rank, peers, f"cp-mace/failed/{attempt}")

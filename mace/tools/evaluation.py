@@ -59,6 +59,9 @@ def evaluate(
         device: where the model is.
         ranks: the processes of the run; None for this process alone.
 
+    Raises:
+        StopRequested: on every process, if somebody has asked one of them to stop meanwhile.
+
     Returns:
         loss over all configurations, whatever the batches, and the metrics with ``time`` in seconds; see
         ``metrics.py``.
@@ -70,9 +73,12 @@ def evaluate(
     # Forces need derivatives by positions, but none by parameters: that saves time and memory.
     with frozen(model.parameters()):
         for batch in data_loader:
+            if ranks.stop:
+                break
             batch = batch.to(device)
             output = model(batch.to_dict(), training=False, **keywords)
             accumulator.update(batch, output)
+    ranks.heed_stop()
     loss, metrics = accumulator.compute(ranks)
     metrics["time"] = time.monotonic() - started
     return loss, metrics

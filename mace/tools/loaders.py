@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.data import ConcatDataset, DistributedSampler, Subset
+from torch.utils.data import ConcatDataset, Subset
 
 from mace.arguments.plans import DataPlan, TrainPlan
 from mace.data import AtomicData
+from mace.exceptions import InputError
 from mace.tools.distributed import Ranks
-from mace.tools.graphs import GraphSet, RunGraphs, share
+from mace.tools.graphs import GraphSet, RunGraphs
+from mace.tools.ranks.sampling import EpochSampler, share
 from mace.tools.torch_geometric import DataLoader
 
 
@@ -25,11 +27,12 @@ class Loaders:
     """
 
     train: DataLoader
-    train_sampler: DistributedSampler[AtomicData]  # call set_epoch before every epoch
+    train_sampler: EpochSampler  # call set_epoch before every epoch
     train_evaluation: dict[str, DataLoader]  # "train_<head>"
     valid: dict[str, DataLoader]  # "<head>"
     tests: dict[str, DataLoader]  # "<config_type>_<head>"
-    batch_size: int  # graphs per training step on each rank, after a reduction to what there is
+    batch_size: int  # graphs per training batch on each rank, after a reduction to what there is
+    steps_per_epoch: int
 
 
 def build_loaders(graphs: RunGraphs, plan: TrainPlan, ranks: Ranks) -> Loaders:
@@ -42,24 +45,23 @@ def build_loaders(graphs: RunGraphs, plan: TrainPlan, ranks: Ranks) -> Loaders:
     """
     settings = _loader_settings(plan.data, ranks)
     training: ConcatDataset[AtomicData] = ConcatDataset(list(graphs.train.values()))
-    batch_size = _fitting_batch_size(plan.data.batch_size, len(training), ranks.world_size)
-    sampler: DistributedSampler[AtomicData] = DistributedSampler(
-        training, ranks.world_size, ranks.rank, shuffle=True, seed=plan.seed, drop_last=True
-    )
+    accumulation = plan.steps.accumulation
+    batch_size = _fitting_batch_size(plan.data.batch_size, len(training), ranks.world_size, accumulation)
+    per_step = batch_size * accumulation
+    sampler = EpochSampler(len(training), ranks.rank, ranks.world_size, per_step, plan.seed)
     train = DataLoader(
         training,
         batch_size=batch_size,
         sampler=sampler,
-        drop_last=True,
         persistent_workers=plan.data.num_workers > 0,  # a worker keeps the graphs it has built
         generator=torch.Generator().manual_seed(plan.seed),
         **settings,
     )
-    _report_left_out(len(training), batch_size * ranks.world_size)
+    _report_left_out(len(training), per_step * ranks.world_size)
     _warn_of_large_validation_batch(graphs, plan.data.valid_batch_size)
 
     def evaluation(graph_set: GraphSet) -> DataLoader:
-        part = Subset(graph_set, share(len(graph_set), ranks))
+        part = Subset(graph_set, share(len(graph_set), ranks.rank, ranks.world_size))
         generator = torch.Generator().manual_seed(plan.seed)
         return DataLoader(part, batch_size=plan.data.valid_batch_size, generator=generator, **settings)
 
@@ -70,6 +72,7 @@ def build_loaders(graphs: RunGraphs, plan: TrainPlan, ranks: Ranks) -> Loaders:
         valid={head: evaluation(graph_set) for head, graph_set in graphs.valid.items()},
         tests={name: evaluation(graph_set) for name, graph_set in graphs.tests.items()},
         batch_size=batch_size,
+        steps_per_epoch=len(sampler) // per_step,
     )
 
 
@@ -81,17 +84,23 @@ def _loader_settings(plan: DataPlan, ranks: Ranks) -> dict[str, Any]:
     }
 
 
-def _fitting_batch_size(batch_size: int, num_configurations: int, num_processes: int) -> int:
-    per_process = num_configurations // num_processes
-    if batch_size <= per_process:
+def _fitting_batch_size(
+    batch_size: int, num_configurations: int, num_processes: int, accumulation: int
+) -> int:
+    batches = num_processes * accumulation
+    fitting = num_configurations // batches
+    if batch_size <= fitting:
         return batch_size
     plural = "process" if num_processes == 1 else "processes"
-    logging.warning(
+    accumulated = "" if accumulation == 1 else f" and the batches of a step ({accumulation})"
+    what = (
         f"Batch size ({batch_size}) is larger than the number of training data ({num_configurations}) "
-        "divided by the number of "
-        f"processes ({num_processes} {plural}): using batch size {per_process}"
+        f"divided by the number of processes ({num_processes} {plural}){accumulated}"
     )
-    return per_process
+    if fitting == 0:
+        raise InputError(f"{what}: give a smaller --gradient_accumulation_steps")
+    logging.warning(f"{what}: using batch size {fitting}")
+    return fitting
 
 
 def _report_left_out(num_configurations: int, global_batch_size: int) -> None:

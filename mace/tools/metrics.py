@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from mace.tools.distributed import Ranks
+from mace.tools.ranks.pooling import pooled
 
 Metrics = dict[str, Any]
 
@@ -36,33 +37,25 @@ class ErrorSample:
         self.errors.append(_numbers(error))
         self.references.append(_numbers(reference))
 
-    def sums(self) -> list[float]:
-        """Number of errors, sums of |error|, error^2, |reference| and reference^2."""
-        errors, references = _joined(self.errors), _joined(self.references)
-        sizes = [np.abs(errors), np.square(errors), np.abs(references), np.square(references)]
-        return [float(errors.size), *(float(size.sum()) for size in sizes)]
+    @property
+    def joined(self) -> tuple[np.ndarray, np.ndarray]:
+        """All errors, and all references."""
+        return _joined(self.errors), _joined(self.references)
 
 
 def reduce_samples(samples: Mapping[str, ErrorSample], ranks: Ranks) -> dict[str, ErrorStatistics]:
     """Statistics of the samples over all processes, those without any number left out. All must call this."""
-    names = sorted(set().union(*ranks.gather(sorted(samples))))
-    if not names:
-        return {}
-    mine = [samples.get(name, ErrorSample()) for name in names]
-    sums = torch.tensor([sample.sums() for sample in mine], dtype=torch.float64)
-    statistics = {}
-    for name, sample, (count, *totals) in zip(names, mine, ranks.sum(sums).tolist(), strict=True):
-        if count == 0:
-            continue
-        mae, mean_square, mean_reference, mean_square_reference = (total / count for total in totals)
-        statistics[name] = ErrorStatistics(
-            mae=mae,
-            rmse=math.sqrt(mean_square),
-            mean_reference=mean_reference,
-            rms_reference=math.sqrt(mean_square_reference),
-            q95=_percentile_over_ranks(np.abs(_joined(sample.errors)), int(count), 0.95, ranks),
+    found = pooled({name: sample.joined for name, sample in samples.items()}, ranks)
+    return {
+        name: ErrorStatistics(
+            mae=pool.mean_abs,
+            rmse=math.sqrt(pool.mean_square),
+            mean_reference=pool.mean_abs_reference,
+            rms_reference=math.sqrt(pool.mean_square_reference),
+            q95=pool.q95,
         )
-    return statistics
+        for name, pool in found.items()
+    }
 
 
 @dataclass(frozen=True)
@@ -94,21 +87,6 @@ def _joined(parts: list[np.ndarray]) -> np.ndarray:
     return np.concatenate(parts) if parts else np.empty(0)
 
 
-def _percentile_over_ranks(values: np.ndarray, count: int, fraction: float, ranks: Ranks) -> float:
-    """Percentile (linear between neighbours) of the values of all processes, ``count`` in total.
-
-    The values from the percentile's lower neighbour upwards are among the largest of each process, so only
-    those travel.
-    """
-    position = fraction * (count - 1)
-    below = math.floor(position)
-    num_largest = count - below
-    largest = np.sort(values)[max(0, values.size - num_largest) :]
-    tail = np.sort(np.concatenate(ranks.gather(largest)))[-num_largest:]
-    above = tail[min(1, tail.size - 1)]
-    return float(tail[0] + (position - below) * (above - tail[0]))
-
-
 class MetricsAccumulator:
     """Collects loss and errors batch by batch.
 
@@ -128,9 +106,11 @@ class MetricsAccumulator:
 
     def update(self, batch: Any, output: Mapping[str, Tensor | None]) -> None:
         """Add a batch of labelled graphs and what the model predicts for them."""
-        terms = counted_terms(self._loss_fn, batch, output)
-        numbers = torch.stack([number for term in terms.values() for number in term]).tolist()
-        for name, value, count in zip(terms, numbers[::2], numbers[1::2], strict=True):
+        terms = loss_terms(self._loss_fn, batch, output)
+        counts = term_counts(self._loss_fn, batch)
+        for (name, count), value in zip(
+            counts.items(), torch.stack([terms[name] for name in counts]).tolist(), strict=True
+        ):
             total, counted = self._loss_sums.get(name, (0.0, 0.0))
             self._loss_sums[name] = (total + value * count, counted + count)
         for quantity in _QUANTITIES:
@@ -171,18 +151,16 @@ def _uncertainty_metrics(short: str, sigmas: np.ndarray) -> Metrics:
     return {f"{name}_{short}_unc": float(value) for name, value in statistics.items()}
 
 
-def counted_terms(
-    loss_fn: nn.Module, batch: Any, output: Mapping[str, Tensor | None]
-) -> dict[str, tuple[Tensor, Tensor]]:
-    """The summands of the loss of a batch, each with the number of elements that it is the mean of.
+def loss_terms(loss_fn: nn.Module, batch: Any, output: Mapping[str, Tensor | None]) -> dict[str, Tensor]:
+    """The summands of the loss of a batch; a loss without a method ``terms`` is one."""
+    terms = getattr(loss_fn, "terms", None)
+    return {"loss": loss_fn(pred=output, ref=batch)} if terms is None else terms(pred=output, ref=batch)
 
-    Losses that have no method of that name are one mean over the graphs.
-    """
-    terms = getattr(loss_fn, "counted_terms", None)
-    if terms is not None:
-        return terms(pred=output, ref=batch)
-    loss = loss_fn(pred=output, ref=batch)
-    return {"loss": (loss, loss.new_tensor(batch.num_graphs))}
+
+def term_counts(loss_fn: nn.Module, batch: Any) -> dict[str, int]:
+    """Of how many elements each summand is the mean, which the labels alone decide; of graphs by default."""
+    counts = getattr(loss_fn, "term_counts", None)
+    return {"loss": batch.num_graphs} if counts is None else counts(batch)
 
 
 def _mean_loss(shares: list[dict[str, tuple[float, float]]]) -> float:

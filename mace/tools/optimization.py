@@ -16,6 +16,7 @@ from torch_ema import ExponentialMovingAverage
 
 from mace.arguments.plans import OptimPlan, StagePlan
 from mace.exceptions import InputError
+from mace.tools.ranks.sharding import sharded_optimizer
 
 # Children of a MACE model whose parameters upstream groups; checkpoints hold the groups in this order.
 _GROUP_OF_CHILD = {"node_embedding": "embedding", "products": "products", "readouts": "readouts"}
@@ -93,13 +94,18 @@ def check_all_trained(model: nn.Module, optimizer: torch.optim.Optimizer) -> Non
         )
 
 
-def build_optimizer(model: nn.Module, plan: OptimPlan) -> torch.optim.Optimizer:
-    """Make the optimiser over :func:`parameter_groups`."""
-    return optimizer_over(parameter_groups(model, plan.weight_decay), plan)
+def build_optimizer(model: nn.Module, plan: OptimPlan, sharded: bool = False) -> torch.optim.Optimizer:
+    """Make the optimiser over :func:`parameter_groups`; ``sharded`` over the ranks of the process group."""
+    return optimizer_over(parameter_groups(model, plan.weight_decay), plan, sharded)
 
 
-def optimizer_over(groups: Iterable[dict[str, Any]], plan: OptimPlan) -> torch.optim.Optimizer:
+def optimizer_over(
+    groups: Iterable[dict[str, Any]], plan: OptimPlan, sharded: bool = False
+) -> torch.optim.Optimizer:
     """Make the optimiser that ``plan.optimizer`` names over the given parameter groups.
+
+    If it is ``sharded`` each rank keeps the state of a part of the parameters only, updates that part and
+    sends it to the others (ZeRO, stage 1).
 
     Raises:
         InputError: the optimiser is unknown, or its package is not installed.
@@ -109,7 +115,10 @@ def optimizer_over(groups: Iterable[dict[str, Any]], plan: OptimPlan) -> torch.o
     classes = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
     if plan.optimizer not in classes:
         raise InputError(f"unknown optimizer '{plan.optimizer}'; choose adam, adamw or schedulefree")
-    return classes[plan.optimizer](list(groups), lr=plan.lr, betas=(plan.beta, 0.999), amsgrad=plan.amsgrad)
+    options = {"lr": plan.lr, "betas": (plan.beta, 0.999), "amsgrad": plan.amsgrad}
+    if sharded:
+        return sharded_optimizer(classes[plan.optimizer], list(groups), **options)
+    return classes[plan.optimizer](list(groups), **options)
 
 
 def _schedule_free(groups: Iterable[dict[str, Any]], plan: OptimPlan) -> torch.optim.Optimizer:

@@ -75,4 +75,5 @@ def continue_from(found: Found, state: CheckpointState, handler: CheckpointHandl
         progress.next_epoch = found.checkpoint["epoch"] + 1
         progress.stage_two = found.stage_two
         progress.best = {STAGE_NAMES[found.stage_two]: found.name}
-    logging.info(f"Continuing with epoch {progress.next_epoch}")
+    within = f" after {progress.consumed} of its configurations" if progress.consumed else ""
+    logging.info(f"Continuing with epoch {progress.next_epoch}{within}")

@@ -24,9 +24,11 @@ def announce_optimization(trainer: Trainer, loaders: Loaders, plan: TrainPlan) -
     logging.info("===========OPTIMIZER INFORMATION===========")
     logging.info("Using %s as parameter optimizer", plan.optim.optimizer.upper())
     logging.info("Batch size: %d", loaders.batch_size)
+    if plan.steps.accumulation > 1:
+        logging.info("Batches in a gradient update: %d", plan.steps.accumulation)
     if trainer.ema is not None:
         logging.info("Using Exponential Moving Average with decay: %s", trainer.ema.decay)
-    logging.info("Number of gradient updates: %d", plan.training.max_num_epochs * len(loaders.train))
+    logging.info("Number of gradient updates: %d", plan.training.max_num_epochs * loaders.steps_per_epoch)
     logging.info("Learning rate: %s, weight decay: %s", groups[0]["lr"], weight_decay)
     logging.info(trainer.current_loss)
     if plan.stages is not None and not trainer.progress.stage_two:

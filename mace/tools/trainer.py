@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader
 from torch_ema import ExponentialMovingAverage
 
-from mace.arguments.plans import LoopPlan
-from mace.exceptions import InputError
+from mace.arguments.plans import LoopPlan, StepPlan
+from mace.exceptions import InputError, StopRequested
 from mace.tools.checkpoint import CheckpointHandler, CheckpointState, Progress
 from mace.tools.checkpoint_state import STAGE_NAMES, Checkpoint, load_model_state
 from mace.tools.description import Description
@@ -28,9 +28,11 @@ from mace.tools.evaluation import evaluate
 from mace.tools.logging_tools import PatientLogger, RecordLogger, valid_err_log
 from mace.tools.metrics import Metrics
 from mace.tools.optimization import LRScheduler, SWAContainer, check_all_trained
+from mace.tools.ranks.sampling import EpochSampler
+from mace.tools.ranks.sharding import collect_state
 from mace.tools.restart import continue_from, find_newest
 from mace.tools.saving import told_to_all
-from mace.tools.training_step import parameters_without_gradient, train_one_epoch
+from mace.tools.training_step import ONE_BATCH, parameters_without_gradient, train_one_epoch
 
 
 @dataclass(kw_only=True)
@@ -48,6 +50,7 @@ class Trainer:
         ema: average of the weights that evaluations and final models use, or None.
         swa: stage two, or None.
         plan: length of the run, patience, what is kept.
+        steps: batches of a step, memory and precision.
         max_grad_norm: gradients are scaled down to this norm; None leaves them.
         output_args: which of energy, forces, potential, virials, stress, dipoles the model is asked for.
         ranks: the processes of the run.
@@ -66,6 +69,7 @@ class Trainer:
     ema: ExponentialMovingAverage | None
     swa: SWAContainer | None
     plan: LoopPlan
+    steps: StepPlan = ONE_BATCH
     max_grad_norm: float | None
     output_args: Mapping[str, bool]
     ranks: Ranks
@@ -114,6 +118,8 @@ class Trainer:
             InputError: nothing to train on, parameters that the loss does not depend on, or a loss that is
                 not finite.
             RunError: a file cannot be written; raised on every process, at the end of the epoch.
+            StopRequested: somebody has asked the run to stop; raised on every process, when a checkpoint
+                that can be continued is written.
         """
         self._records = PatientLogger(self.metrics_logger)
         self._check_start(train_loader)
@@ -125,22 +131,7 @@ class Trainer:
         going_on = not self._has_run_out_of_patience
         while going_on and self.progress.next_epoch < self.plan.max_num_epochs:
             epoch = self.progress.next_epoch
-            self._begin_epoch(epoch, train_sampler)
-            train_one_epoch(
-                model=self.model,
-                loss_fn=self.current_loss,
-                data_loader=train_loader,
-                optimizer=self.optimizer,
-                epoch=epoch,
-                output_args=self.output_args,
-                max_grad_norm=self.max_grad_norm,
-                ema=self.ema,
-                logger=self._records,
-                device=self.ranks.device,
-                distributed_model=distributed_model,
-                ranks=self.ranks,
-                progress=sys.stderr.isatty() if self.plan.progress is None else self.plan.progress,
-            )
+            self._train(epoch, train_loader, train_sampler, distributed_model)
             going_on = self._end_epoch(epoch, valid_loaders)
             self._write(self._records.raise_failure)
         logging.info("Training complete")
@@ -177,7 +168,7 @@ class Trainer:
         logging.info("===========TRAINING===========")
         logging.info("Started training, reporting errors on validation set")
         logging.info("Loss metrics on validation set")
-        if self.progress.next_epoch == 0:
+        if self.progress.next_epoch == self.progress.consumed == 0:
             self._warn_of_older_files()
         elif self.progress.next_epoch >= self.plan.max_num_epochs:
             logging.info(
@@ -202,10 +193,57 @@ class Trainer:
         """The loss of the stage that the run is in."""
         return self.swa.loss_fn if self.progress.stage_two and self.swa is not None else self.loss_fn
 
-    def _begin_epoch(self, epoch: int, train_sampler: Any | None) -> None:
-        """Set learning rates, loss and the order of the configurations."""
-        if train_sampler is not None:
+    def _train(
+        self,
+        epoch: int,
+        train_loader: DataLoader,
+        train_sampler: Any | None,
+        distributed_model: nn.Module,
+    ) -> None:
+        """Train for one epoch, or for what a run that was stopped in the middle of it has left.
+
+        Raises:
+            StopRequested: on every process; the checkpoint to go on from is written.
+        """
+        progress = self.progress
+        if progress.consumed == 0:
+            self._schedule(epoch)
+        if isinstance(train_sampler, EpochSampler):
+            train_sampler.set_epoch(epoch, progress.consumed)
+        elif train_sampler is not None:
             train_sampler.set_epoch(epoch)
+        outcome = train_one_epoch(
+            model=self.model,
+            loss_fn=self.current_loss,
+            data_loader=train_loader,
+            optimizer=self.optimizer,
+            epoch=epoch,
+            output_args=self.output_args,
+            max_grad_norm=self.max_grad_norm,
+            ema=self.ema,
+            logger=self._records,
+            device=self.ranks.device,
+            distributed_model=distributed_model,
+            ranks=self.ranks,
+            progress=sys.stderr.isatty() if self.plan.progress is None else self.plan.progress,
+            how=self.steps,
+        )
+        per_step = train_loader.batch_size * self.steps.accumulation * self.ranks.world_size
+        progress.consumed += outcome.steps * per_step
+        if outcome.stopping:
+            self._stop(epoch)
+
+    def _stop(self, epoch: int) -> NoReturn:
+        """Save where the run stands within an epoch, and end it on every process."""
+        self._save(lambda: self.checkpoints.save_latest(self.state, epochs=epoch))
+        where = f"epoch {epoch}, after {self.progress.consumed} configurations"
+        raise StopRequested(
+            f"{self.ranks.stop_requested()} in {where}: {self.checkpoints.io.latest_path} holds that state, "
+            "and --restart_latest goes on from it"
+        )
+
+    def _schedule(self, epoch: int) -> None:
+        """Set learning rates and loss of an epoch."""
         with warnings.catch_warnings():
             # torch wants a step of the optimiser first; after a restart that was in another process.
             warnings.filterwarnings("ignore", message="Detected call of `lr_scheduler.step")
@@ -226,23 +264,34 @@ class Trainer:
 
     def _end_epoch(self, epoch: int, valid_loaders: Mapping[str, Iterable[Any]]) -> bool:
         """Evaluate if it is time, save, and say whether to go on."""
-        progress = self.progress
-        progress.next_epoch = epoch + 1
-        last = progress.next_epoch == self.plan.max_num_epochs
+        last = epoch + 1 == self.plan.max_num_epochs
         evaluated = epoch % self.plan.eval_interval == 0 or last
+        loss = self._evaluate_or_stop(valid_loaders, epoch) if evaluated else math.nan
+        progress = self.progress
+        progress.next_epoch, progress.consumed = epoch + 1, 0
         progress.schedule_is_due = evaluated or not self.lr_scheduler.needs_metrics
         improved, going_on = False, True
         if evaluated:
-            progress.last_loss = self._evaluate(valid_loaders, epoch)
-            improved = progress.last_loss < progress.lowest_loss  # never true for nan
+            progress.last_loss = loss
+            improved = loss < progress.lowest_loss  # never true for nan
             going_on = self._count(improved)
+        # Decided once: every process follows the first.
+        improved, going_on = self.ranks.broadcast((improved, going_on))
+        self.progress = self.ranks.broadcast(progress)
         if improved:
             self._save_improvement(epoch)
         elif evaluated and self.plan.save_all_checkpoints:
-            self._write(lambda: self.checkpoints.save(self.state, epochs=epoch, keep_last=True))
+            self._save(lambda: self.checkpoints.save(self.state, epochs=epoch, keep_last=True))
         else:
-            self._write(lambda: self.checkpoints.save_latest(self.state, epochs=epoch))
+            self._save(lambda: self.checkpoints.save_latest(self.state, epochs=epoch))
         return going_on
+
+    def _evaluate_or_stop(self, valid_loaders: Mapping[str, Iterable[Any]], epoch: int) -> float:
+        """Evaluate; a run that is asked to stop meanwhile begins with that when it goes on."""
+        try:
+            return self._evaluate(valid_loaders, epoch)
+        except StopRequested:
+            self._stop(epoch)
 
     def _evaluate(self, valid_loaders: Mapping[str, Iterable[Any]], epoch: int | None) -> float:
         """Evaluate every head, under averaged weights except before training; the last head's loss."""
@@ -296,7 +345,12 @@ class Trainer:
         first_of_stage = stage not in self.progress.best
         self.progress.best[stage] = self.checkpoints.io.path(epoch).name
         keep_last = self.plan.save_all_checkpoints or first_of_stage
-        self._write(lambda: self.checkpoints.save(self.state, epochs=epoch, keep_last=keep_last))
+        self._save(lambda: self.checkpoints.save(self.state, epochs=epoch, keep_last=keep_last))
+
+    def _save(self, action: Callable[[], Any]) -> None:
+        """Let the main process write a checkpoint, which needs the whole state of the optimiser there."""
+        collect_state(self.optimizer)
+        self._write(action)
 
     def _write(self, action: Callable[[], Any]) -> None:
         """Let the main process write; its failure is everybody's."""

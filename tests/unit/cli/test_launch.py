@@ -110,7 +110,7 @@ def test_an_unknown_flag_is_one_line_and_status_2():
 
 def test_the_first_process_complains_and_the_others_keep_their_status():
     def report(rank, patience=60.0):
-        code = f"from mace.tools.distributed import report_failure; report_failure('why', {patience})"
+        code = f"from mace.tools.ranks.failures import report_failure; report_failure('why', {patience})"
         environment = {**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "PYTHONPATH": str(ROOT)}
         options = {"env": environment, "stderr": subprocess.PIPE, "text": True}
         return subprocess.Popen([sys.executable, "-W", "ignore", "-c", f"{code}; exit(7)"], **options)
@@ -122,7 +122,7 @@ def test_the_first_process_complains_and_the_others_keep_their_status():
     assert alone.communicate()[1] == "rank 1: why\n" and alone.returncode == 7
 
 
-def test_only_input_errors_are_made_into_one_line(monkeypatch, capsys):
+def test_input_errors_are_one_line_and_others_a_traceback(monkeypatch, capsys):
     class Broken:
         @staticmethod
         def run(args):
@@ -138,8 +138,11 @@ def test_only_input_errors_are_made_into_one_line(monkeypatch, capsys):
     # A caller that goes on can still be terminated: only one of several processes waits for its launcher.
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
     monkeypatch.setattr(sys, "argv", ["mace_run_train", "--name=ours"])
-    with pytest.raises(KeyError, match="a mistake of ours"):
+    with pytest.raises(SystemExit) as stop:
         launch.run_train()
+    assert stop.value.code == 1
+    told = capsys.readouterr().err
+    assert told.startswith("Traceback (most recent call last):") and "KeyError: 'a mistake of ours'" in told
 
 
 class InstalledMaceTorch:

@@ -123,7 +123,7 @@ def test_report_22_checkpoints_are_plain_and_have_upstreams_keys(tmp_path):
     path = handler(tmp_path).save(state, 0)
     content = torch.load(path, weights_only=True)
     assert {"model", "optimizer", "lr_scheduler"} < set(content)
-    assert content["format_version"] == 1 and content["epoch"] == 0
+    assert content["format_version"] == 2 and content["epoch"] == 0
     assert content["description"] == {"r_max": 4.0} and content["optimizer_class"] == "Adam"
     assert [group["name"] for group in content["optimizer"]["param_groups"]][0] == "embedding"
 

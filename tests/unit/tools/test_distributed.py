@@ -6,7 +6,8 @@ from torch import nn
 
 from mace.exceptions import InputError
 from mace.tools import distributed
-from mace.tools.distributed import Ranks, find_launch, open_ranks, report_once
+from mace.tools.distributed import Ranks, find_launch, open_ranks
+from mace.tools.ranks.failures import report_once
 
 TORCHRUN = {
     "RANK": "3",

@@ -11,7 +11,8 @@ from mace.modules.loss import FermiWeightedEnergyForcesLoss
 from mace.tools import compute_mae, compute_q95, compute_rel_mae, compute_rel_rmse, compute_rmse
 from mace.tools.distributed import Ranks
 from mace.tools.evaluation import evaluate, forward_keywords
-from mace.tools.metrics import MetricsAccumulator, _percentile_over_ranks
+from mace.tools.metrics import MetricsAccumulator
+from mace.tools.ranks.pooling import pooled
 from tests.thread_ranks import in_threads
 from tests.toy_training import DTYPE, OUTPUTS, ToyModel, frames, loader
 
@@ -168,8 +169,8 @@ def test_percentiles_of_shares_are_those_of_the_whole(world_size):
         values = rng.normal(size=count) ** 2
         answers = in_threads(
             world_size,
-            lambda ranks, values=values, count=count: _percentile_over_ranks(
-                values[ranks.rank :: ranks.world_size], count, 0.95, ranks
+            lambda ranks, values=values: (
+                pooled({"e": 2 * (values[ranks.rank :: ranks.world_size],)}, ranks)["e"].q95
             ),
         )
         assert answers == [pytest.approx(np.percentile(values, 95), rel=1e-14)] * world_size

@@ -405,14 +405,14 @@ class Interrupted(Exception):
 
 def interrupt(trainer, after):
     """Train, and end with an exception once ``after`` epochs are complete."""
-    begin = trainer._begin_epoch
+    begin = trainer._schedule
 
-    def stop(epoch, sampler):
+    def stop(epoch):
         if epoch == after:
             raise Interrupted
-        begin(epoch, sampler)
+        begin(epoch)
 
-    trainer._begin_epoch = stop
+    trainer._schedule = stop
     with pytest.raises(Interrupted):
         fit(trainer)
 

@@ -1,0 +1,1 @@
+"""The back rooms of ``mace.tools.distributed``: what is known about the processes of a run."""

@@ -89,6 +89,7 @@ def plan_training(args: Namespace) -> dict[str, Any]:
         default_dtype=args.default_dtype,
         distributed=args.distributed,
         launcher=args.launcher,
+        dist_timeout=args.dist_timeout,
         log_level=_log_level(args.log_level),
         messages=tuple(messages),
         paths=paths,

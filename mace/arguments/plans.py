@@ -49,6 +49,7 @@ class TrainPlan:
     default_dtype: str  # "float32" or "float64"
     distributed: bool
     launcher: str | None  # None: recognised from the environment
+    dist_timeout: float | None  # seconds; None: torch's
     log_level: int
     messages: tuple[tuple[str, int], ...]  # (text, logging level), to be logged once there is a log
     paths: PathPlan

@@ -54,7 +54,10 @@ def run(args: Namespace) -> None:
             checkpoints are kept.
     """
     plan = TrainPlan.from_namespace(args)
-    with open_ranks(plan.device, plan.distributed, plan.launcher) as ranks, default_dtype(plan.default_dtype):
+    with (
+        open_ranks(plan.device, plan.distributed, plan.launcher, plan.dist_timeout) as ranks,
+        default_dtype(plan.default_dtype),
+    ):
         open_run(plan, ranks)
         logging.debug("Configuration: %s", args)
         heads = load_heads(plan, ranks)

@@ -119,7 +119,8 @@ def test_a_port_in_use_is_an_input_error(rank):
         )
         script = (
             "from mace.tools import distributed\n"
-            "distributed._STORE_PATIENCE = 2.0\n"
+            "from mace.tools.ranks import rendezvous\n"
+            "rendezvous._STORE_PATIENCE = 2.0\n"
             "with distributed.open_ranks('cpu', True): pass"
         )
         done = subprocess.run(

@@ -37,6 +37,7 @@ LEAVES = {
     "pickled_models",
     "plain",
     "plans",
+    "ranks",
     "rebuild",
     "restart",
     "safe_files",
@@ -75,6 +76,13 @@ PORTABLE = {"mace.exceptions"} | {
         "model_formats",
         "pickled_models",
         "plain",
+        "ranks",
+        "ranks.launch",
+        "ranks.launchers",
+        "ranks.mpi",
+        "ranks.placement",
+        "ranks.rendezvous",
+        "ranks.slurm",
         "rebuild",
         "safe_files",
         "same",
@@ -194,7 +202,7 @@ def test_one_room_knows_process_groups():
     knowing = {
         name for name in MODULES if any(found.startswith("torch.distributed") for found in imports(name))
     }
-    assert knowing <= {"mace.tools.distributed"}
+    assert knowing <= {"mace.tools.distributed", "mace.tools.ranks.placement", "mace.tools.ranks.rendezvous"}
 
 
 def test_no_circle_when_modules_are_loaded():

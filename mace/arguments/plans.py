@@ -51,6 +51,9 @@ class TrainPlan:
     default_dtype: str  # "float32" or "float64"
     distributed: bool
     launcher: str | None  # None: recognised from the environment
+    dist_timeout: float | None  # seconds; None: torch's
+    dist_debug: bool
+    log_all_ranks: bool
     log_level: int
     messages: tuple[tuple[str, int], ...]  # (text, logging level), to be logged once there is a log
     paths: PathPlan

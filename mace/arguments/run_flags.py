@@ -1,11 +1,10 @@
 """Flags of ``mace_run_train`` about the run: name, folders, processes, checkpoints, tables, records."""
 
 from mace.arguments.flags import ON, REQUIRED, Flag, FlagGroup
-from mace.arguments.limits import AT_LEAST_ONE, SEED
+from mace.arguments.limits import AT_LEAST_ONE, POSITIVE, SEED
 from mace.arguments.parsing import bool_or_auto, str2bool
 
 _DIELECTRIC = "dielectric models"
-_LAUNCH = "launchers other than torchrun"
 
 ERROR_TABLES = (
     "Fermi_PerAtomRMSE",
@@ -84,7 +83,7 @@ PROCESSES = FlagGroup(
             "--distributed",
             ON,
             False,
-            "train in several processes, one for each device; implied when torchrun started them",
+            "train in several processes, one for each device; implied when a launcher started them",
         ),
         Flag(
             "--launcher",
@@ -92,8 +91,16 @@ PROCESSES = FlagGroup(
             None,
             "what started the processes; recognised when not given",
             choices=("slurm", "torchrun", "mpi", "none"),
-            later_values={"slurm": _LAUNCH, "mpi": _LAUNCH},
         ),
+        Flag(
+            "--dist_timeout",
+            float,
+            None,
+            "seconds that processes wait for each other at the start and in every exchange (torch's default)",
+            limit=POSITIVE,
+        ),
+        Flag("--dist_debug", ON, False, "log every exchange between processes, and let torch check them"),
+        Flag("--log_all_ranks", ON, False, "a log file for each process: <tag>_rank<n>.log"),
         Flag(
             "--enable_cueq",
             str2bool,

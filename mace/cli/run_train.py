@@ -26,6 +26,7 @@ from mace.tools.losses import build_loss, requested_outputs
 from mace.tools.model_building import build_model, log_model, model_class_and_config
 from mace.tools.optimization import LRScheduler, build_ema, build_optimizer, build_stage_two
 from mace.tools.plans import TrainPlan
+from mace.tools.ranks.debugging import watch_exchanges
 from mace.tools.rebuild import disable_e3nn_codegen, rebuild
 from mace.tools.run_announcements import announce_optimization
 from mace.tools.run_folder import open_run
@@ -54,7 +55,12 @@ def run(args: Namespace) -> None:
             checkpoints are kept.
     """
     plan = TrainPlan.from_namespace(args)
-    with open_ranks(plan.device, plan.distributed, plan.launcher) as ranks, default_dtype(plan.default_dtype):
+    if plan.dist_debug:
+        watch_exchanges()
+    with (
+        open_ranks(plan.device, plan.distributed, plan.launcher, plan.dist_timeout) as ranks,
+        default_dtype(plan.default_dtype),
+    ):
         open_run(plan, ranks)
         logging.debug("Configuration: %s", args)
         heads = load_heads(plan, ranks)

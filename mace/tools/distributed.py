@@ -6,10 +6,7 @@ Everything else is handed a :class:`Ranks` and asks it; with one process the sam
 from __future__ import annotations
 
 import os
-import socket
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from inspect import signature
@@ -18,19 +15,18 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.constants import default_pg_timeout
 
 from mace.exceptions import InputError, StopRequested
 from mace.tools.ranks.failures import Board, claim_word, hang_up
+from mace.tools.ranks.launch import Launch
+from mace.tools.ranks.launchers import find_launch
 from mace.tools.ranks.peers import Peer
+from mace.tools.ranks.placement import Placement, place
+from mace.tools.ranks.rendezvous import describe, join_group
 from mace.tools.ranks.stopping import StopWish, stop_wishes
-from mace.tools.torch_tools import available_device, frozen
+from mace.tools.torch_tools import frozen
 
 T = TypeVar("T")
-
-# Back end by device type. More than one process on any other device is refused.
-_BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
-_STORE_PATIENCE = 30.0  # seconds within which the store of process 0 answers, once something listens
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +42,7 @@ class Ranks:
     world_size: int = 1
     device: torch.device
     backend: str | None = None
-    launcher: str = "none"
+    started: str = ""  # how, in one line
     peers: tuple[Peer, ...] = ()
     stop: StopWish = field(default_factory=StopWish)
 
@@ -64,7 +60,7 @@ class Ranks:
             world_size=dist.get_world_size(),
             device=torch.device(device),
             backend=dist.get_backend(),
-            launcher="the caller",
+            started="Processes started by the caller",
         )
 
     @property
@@ -195,191 +191,6 @@ _SYNCHRONISE_BUFFERS = next(
 )
 
 
-@dataclass(frozen=True, kw_only=True)
-class Launch:
-    """What a launcher told this process."""
-
-    launcher: str
-    rank: int
-    local_rank: int
-    world_size: int
-    address: str
-    port: int
-
-
-def _torchrun_launch(environment: Mapping[str, str]) -> Launch | None:
-    """The variables of torchrun (torch elastic), or None if it did not start this process."""
-    names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-    if "RANK" not in environment or "WORLD_SIZE" not in environment:
-        return None
-    missing = [name for name in names if name not in environment]
-    if missing:
-        raise InputError(
-            f"RANK and WORLD_SIZE are set as torchrun does, but not {', '.join(missing)}: start them with "
-            "torchrun, or unset RANK and WORLD_SIZE to train in one process"
-        )
-    numbers = {name: _whole_number(environment, name) for name in names if name != "MASTER_ADDR"}
-    return Launch(
-        launcher="torchrun",
-        rank=numbers["RANK"],
-        local_rank=numbers["LOCAL_RANK"],
-        world_size=numbers["WORLD_SIZE"],
-        address=environment["MASTER_ADDR"],
-        port=numbers["MASTER_PORT"],
-    )
-
-
-def _whole_number(environment: Mapping[str, str], name: str) -> int:
-    try:
-        return int(environment[name])
-    except ValueError:
-        raise InputError(
-            f"environment variable {name} is '{environment[name]}', not a whole number"
-        ) from None
-
-
-# Asked in this order; the first that recognises its variables wins.
-_LAUNCHERS: dict[str, Callable[[Mapping[str, str]], Launch | None]] = {"torchrun": _torchrun_launch}
-
-
-def find_launch(environment: Mapping[str, str], launcher: str | None = None) -> Launch | None:
-    """The launcher that started this process, or None for a plain process.
-
-    Args:
-        environment: environment variables of the process.
-        launcher: name of the launcher to ask, "none" to ask nobody, None to ask all.
-
-    Raises:
-        InputError: the launcher is unknown, its variables are missing or make no sense.
-    """
-    if launcher == "none":
-        return None
-    if launcher is None:
-        return next((found for ask in _LAUNCHERS.values() if (found := ask(environment)) is not None), None)
-    if launcher not in _LAUNCHERS:
-        raise InputError(f"launcher '{launcher}' is not known; choose one of {', '.join(_LAUNCHERS)}, none")
-    found = _LAUNCHERS[launcher](environment)
-    if found is None:
-        raise InputError(
-            f"--launcher {launcher} was given, but {launcher} did not start this process: its environment "
-            "variables are missing"
-        )
-    return found
-
-
-def _place(launch: Launch | None, device: str) -> Ranks:
-    """Choose device and back end of this process.
-
-    Raises:
-        InputError: the device does not exist here, or it cannot be used by several processes.
-    """
-    chosen = available_device(device)
-    if launch is None:
-        return Ranks.single(torch.device("cuda", chosen.index or 0) if chosen.type == "cuda" else chosen)
-    if chosen.type not in _BACKENDS:
-        raise InputError(
-            f"--device {device} works in one process only; several can train on {' or '.join(_BACKENDS)}"
-        )
-    if chosen.type == "cuda":
-        chosen = _local_gpu(launch, chosen)
-    return Ranks(
-        rank=launch.rank,
-        local_rank=launch.local_rank,
-        world_size=launch.world_size,
-        device=chosen,
-        backend=_BACKENDS[chosen.type],
-        launcher=launch.launcher,
-    )
-
-
-def _local_gpu(launch: Launch, device: torch.device) -> torch.device:
-    """The GPU that belongs to this process: the one with the number of its local rank."""
-    if device.index is not None and launch.world_size > 1:
-        raise InputError(
-            f"--device {device} names one GPU, but {launch.world_size} processes were started: use "
-            "--device cuda"
-        )
-    index = launch.local_rank if device.index is None else device.index
-    count = torch.cuda.device_count()
-    if index >= count:
-        raise InputError(
-            f"process {launch.rank} wants GPU {index}, but torch sees {count} (CUDA_VISIBLE_DEVICES="
-            f"{os.environ.get('CUDA_VISIBLE_DEVICES', '<unset>')}): start one process a GPU"
-        )
-    return torch.device("cuda", index)
-
-
-def _join_group(ranks: Ranks, launch: Launch) -> None:
-    """Make the process group.
-
-    Raises:
-        InputError: the processes cannot find each other, for example because the port is in use.
-    """
-    try:
-        if ranks.rank != 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-            _require_store(launch)
-        dist.init_process_group(ranks.backend, rank=ranks.rank, world_size=ranks.world_size)
-    except (dist.DistNetworkError, dist.DistStoreError) as error:
-        if "EADDRINUSE" in str(error):
-            raise _port_in_use(launch) from None
-        raise InputError(
-            f"the {ranks.world_size} processes could not find each other at {launch.address}:{launch.port}: "
-            f"{str(error).splitlines()[0]}"
-        ) from None
-
-
-def _port_in_use(launch: Launch) -> InputError:
-    return InputError(
-        f"port {launch.port} on {launch.address} is in use by another program: choose another one with "
-        "torchrun --master_port, or let torchrun --standalone find a free one"
-    )
-
-
-def _require_store(launch: Launch) -> None:
-    """Wait for the store of process 0, where no agent of torchrun has one.
-
-    If another program has taken the port, process 0 cannot serve there and ends. Torch would connect to that
-    program and wait for its answer without end, so a thread does, and is left behind.
-
-    Raises:
-        InputError: something listens, and does not answer as a store in time.
-        DistNetworkError: nobody listens within torch's time for it.
-    """
-    failures: list[Exception] = []
-    waiting = threading.Thread(target=_connect, args=(launch, failures), daemon=True)
-    waiting.start()
-    listened_since = None
-    while waiting.is_alive():
-        waiting.join(timeout=0.5)
-        if listened_since is None and _listens(launch):
-            listened_since = time.monotonic()
-        if listened_since is not None and time.monotonic() - listened_since > _STORE_PATIENCE:
-            raise _port_in_use(launch)
-    for failure in failures:
-        raise failure
-
-
-def _connect(launch: Launch, failures: list[Exception]) -> None:
-    try:
-        dist.TCPStore(
-            launch.address,
-            launch.port,
-            is_master=False,
-            wait_for_workers=False,
-            timeout=default_pg_timeout,
-        )
-    except (dist.DistNetworkError, dist.DistStoreError) as error:
-        failures.append(error)
-
-
-def _listens(launch: Launch) -> bool:
-    try:
-        with socket.create_connection((launch.address, launch.port), timeout=1.0):
-            return True
-    except OSError:
-        return False
-
-
 def _leave_group(ranks: Ranks, failed: bool) -> None:
     """Take the process group down without waiting for anybody.
 
@@ -392,7 +203,9 @@ def _leave_group(ranks: Ranks, failed: bool) -> None:
 
 
 @contextmanager
-def open_ranks(device: str, distributed: bool, launcher: str | None = None) -> Iterator[Ranks]:
+def open_ranks(
+    device: str, distributed: bool, launcher: str | None = None, timeout: float | None = None
+) -> Iterator[Ranks]:
     """Find out how this process was started, pin its device, and join the others.
 
     Until the end a stop signal is noted in ``ranks.stop`` and does nothing else.
@@ -401,6 +214,7 @@ def open_ranks(device: str, distributed: bool, launcher: str | None = None) -> I
         device: "cpu", "cuda" (each process gets the GPU of its local rank), "mps" or "xpu".
         distributed: the user asked for several processes. Implied when a launcher started the process.
         launcher: name of the launcher, "none", or None to recognise it.
+        timeout: seconds that processes wait for each other, None for torch's.
 
     Raises:
         InputError: no launcher although ``distributed``; a device that does not exist; processes that cannot
@@ -411,33 +225,39 @@ def open_ranks(device: str, distributed: bool, launcher: str | None = None) -> I
     if distributed and launch is None:
         raise InputError(
             "--distributed was given, but no launcher started this process: use torchrun --nproc_per_node=N "
-            "--no-python mace_run_train ..., or leave --distributed out to train in one process"
+            "--no-python mace_run_train ..., srun or mpirun, or leave --distributed out to train in one "
+            "process"
         )
-    ranks = _place(launch, device)
-    if ranks.device.type == "cuda":
-        # Before the group exists: a back end that starts on the wrong GPU keeps memory there.
-        torch.cuda.set_device(ranks.device)
-    if launch is None:
+    placement = place(launch, device)
+    placement.pin()
+    if launch is None or placement.backend is None:
         with stop_wishes(()) as stop:
-            yield replace(ranks, stop=stop)
+            yield Ranks(device=placement.device, started=describe(None, placement, ()), stop=stop)
         return
-    _join_group(ranks, launch)
+    with _joined(launch, placement, timeout) as ranks, stop_wishes(ranks.peers) as stop:
+        yield replace(ranks, stop=stop)
+
+
+@contextmanager
+def _joined(launch: Launch, placement: Placement, timeout: float | None) -> Iterator[Ranks]:
+    """The processes of the run; the group is left at the end."""
+    store, members = join_group(launch, placement, timeout)
+    ranks = Ranks(
+        rank=launch.rank,
+        local_rank=launch.local_rank,
+        world_size=launch.world_size,
+        device=placement.device,
+        backend=placement.backend,
+        started=describe(launch, placement, members),
+    )
     failed = True
     try:
         peers = tuple(ranks.gather(Peer.myself(ranks.rank)))
-        hang_up(_board(launch, peers))
-        with stop_wishes(peers) as stop:
-            yield replace(ranks, peers=peers, stop=stop)
+        hang_up(Board(store, ranks.rank, peers))
+        yield replace(ranks, peers=peers)
         failed = False
     except BaseException as error:
         claim_word(error)
         raise
     finally:
         _leave_group(ranks, failed)
-
-
-def _board(launch: Launch, peers: tuple[Peer, ...]) -> Board:
-    """The board of this run, on a connection of its own to the store where the processes have met."""
-    store = dist.TCPStore(launch.address, launch.port, is_master=False, wait_for_workers=False)
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    return Board(store, launch.rank, peers, f"cp-mace/failed/{attempt}")

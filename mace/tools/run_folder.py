@@ -26,7 +26,13 @@ def open_run(plan: TrainPlan, ranks: Ranks) -> None:
     """
     files = plan.paths.writes(stage_two=plan.stages is not None, indices_names=plan.data.indices_names)
     ranks.from_main(lambda: require_writable_files(plan.paths, [path for _, path in files]))
-    setup_logger(level=plan.log_level, tag=plan.tag, directory=plan.paths.log_dir, rank=ranks.rank)
+    setup_logger(
+        level=plan.log_level,
+        tag=plan.tag,
+        directory=plan.paths.log_dir,
+        rank=ranks.rank,
+        own_file=plan.log_all_ranks,
+    )
     set_seeds(plan.seed)
     logging.info("===========VERIFYING SETTINGS===========")
     for text, level in plan.messages:
@@ -34,7 +40,7 @@ def open_run(plan: TrainPlan, ranks: Ranks) -> None:
     logging.info("MACE version: %s", mace.__version__)
     logging.debug("Plan: %s", plan)
     logging.info(device_line(ranks.device))
-    logging.info(launch_line(ranks))
+    logging.info(ranks.started)
     logging.info("This run writes:")
     for description, path in files:
         logging.info("  %-26s %s", description, path)
@@ -80,14 +86,6 @@ def require_writable(folder: Path) -> None:
             f"cannot write to the folder '{folder}' ({reason}): choose others with --work_dir, --log_dir, "
             "--model_dir, --checkpoints_dir and --results_dir"
         ) from error
-
-
-def launch_line(ranks: Ranks) -> str:
-    """How the run was started: launcher, number of processes and their back end."""
-    if ranks.backend is None:
-        return "One process, without a launcher"
-    processes = "1 process" if ranks.world_size == 1 else f"{ranks.world_size} processes"
-    return f"{processes}, launched by {ranks.launcher}, back end {ranks.backend}"
 
 
 def device_line(device: torch.device) -> str:

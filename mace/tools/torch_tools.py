@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from mace.exceptions import InputError
+from mace.tools.ranks.placement import available_device
 
 TensorDict = dict[str, Tensor]
 
@@ -82,36 +83,6 @@ def voigt_to_matrix(t: Tensor) -> Tensor:
     if t.shape == (9,):
         return t.reshape(3, 3)
     raise InputError(f"a stress or virial has shape (6,), (9,) or (3, 3), got {tuple(t.shape)}")
-
-
-def available_device(device_str: str) -> torch.device:
-    """The torch device of that name.
-
-    Raises:
-        InputError: this installation of torch or this machine lacks the device.
-    """
-    kind = device_str.split(":")[0]
-    available: dict[str, Callable[[], bool]] = {
-        "cpu": lambda: True,
-        "cuda": torch.cuda.is_available,
-        "mps": torch.backends.mps.is_available,
-        "xpu": torch.xpu.is_available,
-    }
-    if kind not in available:
-        raise InputError(f"unknown device {device_str!r}; known are {', '.join(available)}")
-    if not available[kind]():
-        raise InputError(
-            f"device {device_str!r} was asked for, but torch {torch.__version__} finds none; use cpu"
-        )
-    try:
-        device = torch.device(device_str)
-    except RuntimeError:
-        raise InputError(f"{device_str!r} is no name of a device, such as cpu, cuda or cuda:0") from None
-    if kind == "cuda" and device.index is not None and device.index >= torch.cuda.device_count():
-        raise InputError(
-            f"device {device_str!r} was asked for, but there are only {torch.cuda.device_count()}"
-        )
-    return device
 
 
 def init_device(device_str: str) -> torch.device:

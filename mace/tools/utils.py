@@ -117,12 +117,13 @@ def setup_logger(
     tag: str | None = None,
     directory: str | Path | None = None,
     rank: int = 0,
+    own_file: bool = False,
 ) -> None:
     """Point the root logger at the console and at the run's log files.
 
     Rank 0 writes records of ``level`` and above to stdout and to ``<directory>/<tag>.log``, and all records
-    to ``<directory>/<tag>_debug.log``; both files are appended to. Other ranks write no file, and only
-    errors, to stderr, with their number. Calling it again replaces what the last call set up and leaves other
+    to ``<directory>/<tag>_debug.log``; both files are appended to. Other ranks write only errors, to stderr,
+    with their number. Calling it again replaces what the last call set up and leaves other
     handlers alone.
 
     Args:
@@ -130,13 +131,17 @@ def setup_logger(
         tag: the run's tag; without it, or without ``directory``, there are no files.
         directory: made if it is missing.
         rank: number of this process.
+        own_file: every rank also writes all records to ``<directory>/<tag>_rank<rank>.log``.
     """
     logger = logging.getLogger()
     logger.setLevel(logging.DEBUG)
     for handler in [handler for handler in logger.handlers if handler.get_name() == __name__]:
         logger.removeHandler(handler)
         handler.close()
-    for handler, lowest in _handlers(level, tag, directory, rank):
+    handlers = _handlers(level, tag, directory, rank)
+    if own_file and tag is not None and directory is not None:
+        handlers.append((logging.FileHandler(_made(directory) / f"{tag}_rank{rank}.log"), logging.DEBUG))
+    for handler, lowest in handlers:
         handler.set_name(__name__)
         handler.setLevel(lowest)
         prefix = "" if rank == 0 else f"rank {rank}: "
@@ -152,11 +157,16 @@ def _handlers(
         return [(logging.StreamHandler(sys.stderr), logging.ERROR)]
     handlers: list[tuple[logging.Handler, int | str]] = [(logging.StreamHandler(sys.stdout), level)]
     if tag is not None and directory is not None:
-        folder = Path(directory)
-        folder.mkdir(parents=True, exist_ok=True)
+        folder = _made(directory)
         handlers.append((logging.FileHandler(folder / f"{tag}.log"), level))
         handlers.append((logging.FileHandler(folder / f"{tag}_debug.log"), logging.DEBUG))
     return handlers
+
+
+def _made(directory: str | Path) -> Path:
+    folder = Path(directory)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 class UniversalEncoder(json.JSONEncoder):

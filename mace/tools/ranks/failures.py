@@ -23,11 +23,11 @@ from typing import NoReturn
 import torch.distributed as dist
 
 from mace.exceptions import InputError, RunError, StopRequested
+from mace.tools.ranks.launchers import rank_and_size
 from mace.tools.ranks.peers import Peer, PeerLost, troubles
 from mace.tools.ranks.stopping import ignore_stop_signals
 
-# Environment variables that hold the rank of a process, readable before anything else is known.
-_RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "PALS_RANKID")
+_KEY = "failed"  # in the store: how many processes have
 _PATIENCE = 3.0  # seconds in which a process that lost contact waits for the word of the one that failed
 _GRACE = 2.0  # seconds that rank 0 stays after it has spoken, before there is a board
 # What torch's back ends say when another process is gone or does not answer.
@@ -52,14 +52,13 @@ class Board:
     store: dist.Store
     rank: int
     peers: Sequence[Peer]
-    key: str
     is_first: bool | None = None  # None until this process has failed
 
     def claim(self) -> bool:
         """Whether this process is the first that failed; if the store is gone, nobody else can tell."""
         if self.is_first is None:
             try:
-                self.is_first = self.store.add(self.key, 1) == 1
+                self.is_first = self.store.add(_KEY, 1) == 1
             except RuntimeError:
                 self.is_first = True
         return self.is_first
@@ -67,7 +66,7 @@ class Board:
     def is_claimed(self) -> bool:
         """Whether some process has failed."""
         try:
-            return self.store.add(self.key, 0) > 0
+            return self.store.add(_KEY, 0) > 0
         except RuntimeError:
             return False
 
@@ -120,7 +119,7 @@ def is_lost_contact(error: BaseException) -> bool:
 
 def report_once(message: str) -> None:
     """Print a message on stderr from the first process only; needs no process group."""
-    if rank_told() == "0":
+    if rank_and_size(os.environ)[0] == 0:
         _speak(message)
 
 
@@ -133,9 +132,9 @@ def report_failure(message: str, patience: float = 20.0) -> None:
     process's alone, and it speaks itself. The first process stays for a moment after it has spoken: others
     may not have got as far as their failure.
     """
-    rank = rank_told()
-    if rank == "0":
-        is_alone = os.environ.get("WORLD_SIZE", "1") == "1"
+    rank, size = rank_and_size(os.environ)
+    if rank == 0:
+        is_alone = size == 1
         if not is_alone:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _speak(message)
@@ -146,11 +145,6 @@ def report_failure(message: str, patience: float = 20.0) -> None:
     signal.signal(signal.SIGTERM, lambda *_: stopped.set())
     if not stopped.wait(patience):
         _speak(f"rank {rank}: {message}")
-
-
-def rank_told() -> str:
-    """The rank that the launcher's environment gives this process, "0" without one."""
-    return next((os.environ[name] for name in _RANK_VARIABLES if name in os.environ), "0")
 
 
 def _speak(message: str) -> None:
@@ -192,7 +186,7 @@ def _lost_contact_message(program: str, error: BaseException) -> str:
         "; ".join(found)
         or "another process of the run, perhaps on another host, has ended or does not answer"
     )
-    me = rank_told() if _board is None else _board.rank
+    me = rank_and_size(os.environ)[0] if _board is None else _board.rank
     # Back ends put the place in their source before what they say, and advice after it.
     said = re.sub(r"^\[[^]]*\] *", "", str(error).strip().partition("\n")[0]).partition(". This is")[0]
     return (

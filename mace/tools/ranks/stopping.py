@@ -42,11 +42,15 @@ def stop_wishes(peers: Sequence[Peer]) -> Iterator[StopWish]:
             raise PeerLost(f"{dead[0]} has ended")
 
     before = {number: signal.signal(number, note) for number in STOP_SIGNALS}
+    failed = True
     try:
         yield wish
+        failed = False
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        # A process that fails among others is to end with its own status, not by the launcher's signal.
+        if not (failed and peers):
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def ignore_stop_signals() -> None:

@@ -309,8 +309,6 @@ NOT_BUILT = [
     "--error_table=DipolePolarRMSE",
     "--loss=dipole_polar",
     "--interaction=RealAgnosticResidualNonLinearInteractionBlock",
-    "--launcher=slurm",
-    "--launcher=mpi",
     "--device=mps",
     "--plot=True",
     "--lbfgs",

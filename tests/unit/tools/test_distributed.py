@@ -1,56 +1,19 @@
-"""Which launcher is recognised, which device is chosen, and what one process answers."""
+"""What one process without a group answers, and what is refused before there is one."""
 
 import pytest
 import torch
 from torch import nn
 
 from mace.exceptions import InputError
-from mace.tools import distributed
-from mace.tools.distributed import Ranks, find_launch, open_ranks
+from mace.tools.distributed import Ranks, open_ranks
 from mace.tools.ranks.failures import report_once
-
-TORCHRUN = {
-    "RANK": "3",
-    "LOCAL_RANK": "1",
-    "WORLD_SIZE": "4",
-    "MASTER_ADDR": "node7",
-    "MASTER_PORT": "29500",
-}
+from tests.launcher_environments import hydra, open_mpi_4, pals, srun, torchrun
 
 
 @pytest.fixture(autouse=True)
 def no_launcher(monkeypatch):
-    for name in TORCHRUN:
+    for name in [*torchrun(), *srun(), *hydra(), *open_mpi_4(), *pals()]:
         monkeypatch.delenv(name, raising=False)
-
-
-def test_torchrun_variables_are_recognised():
-    launch = find_launch(TORCHRUN)
-    assert (launch.launcher, launch.rank, launch.local_rank, launch.world_size) == ("torchrun", 3, 1, 4)
-    assert (launch.address, launch.port) == ("node7", 29500)
-
-
-def test_a_plain_process_has_no_launcher():
-    assert find_launch({}) is None
-    assert find_launch(TORCHRUN, "none") is None
-
-
-@pytest.mark.parametrize("missing", ["LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"])
-def test_half_a_torchrun_environment_is_named(missing):
-    environment = {name: value for name, value in TORCHRUN.items() if name != missing}
-    with pytest.raises(InputError, match=missing):
-        find_launch(environment)
-
-
-def test_a_rank_that_is_no_number_is_named():
-    with pytest.raises(InputError, match="LOCAL_RANK is 'zero'"):
-        find_launch(TORCHRUN | {"LOCAL_RANK": "zero"})
-
-
-@pytest.mark.parametrize(("launcher", "word"), [("torchrun", "did not start"), ("smoke", "not known")])
-def test_a_launcher_that_is_not_there_is_refused(launcher, word):
-    with pytest.raises(InputError, match=word):
-        find_launch({}, launcher)
 
 
 def test_e8_distributed_without_a_launcher_is_an_error():
@@ -92,25 +55,10 @@ def test_a_device_that_cannot_train_is_refused(device):
         pass
 
 
-def test_e1_each_process_gets_the_gpu_of_its_local_rank(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    ranks = distributed._place(find_launch(TORCHRUN), "cuda")
-    assert ranks.device == torch.device("cuda", 1) and ranks.backend == "nccl"
-    with pytest.raises(InputError, match="sees 2"):
-        distributed._place(find_launch(TORCHRUN | {"LOCAL_RANK": "2"}), "cuda")
-    with pytest.raises(InputError, match="use --device cuda"):
-        distributed._place(find_launch(TORCHRUN), "cuda:0")
-
-
-def test_several_processes_cannot_share_an_apple_gpu(monkeypatch):
-    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    with pytest.raises(InputError, match="one process only"):
-        distributed._place(find_launch(TORCHRUN), "mps")
-
-
-@pytest.mark.parametrize(("rank", "expected"), [("0", "bad\n"), ("1", "")])
-def test_a_report_is_printed_by_the_first_process_only(rank, expected, monkeypatch, capsys):
-    monkeypatch.setenv("RANK", rank)
+@pytest.mark.parametrize("launched_by", [torchrun, srun, open_mpi_4, hydra, pals])
+@pytest.mark.parametrize(("rank", "expected"), [(0, "bad\n"), (1, "")])
+def test_a_report_is_printed_by_the_first_process_only(launched_by, rank, expected, monkeypatch, capsys):
+    for name, value in launched_by(rank).items():
+        monkeypatch.setenv(name, value)
     report_once("bad")
     assert capsys.readouterr().err == expected

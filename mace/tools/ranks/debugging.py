@@ -1,0 +1,50 @@
+"""A record of the exchanges between processes, for runs that hang."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+# What the rest of the package calls; gradients are exchanged by torch itself, which logs them with DETAIL.
+_EXCHANGES = ("all_reduce", "all_gather_object", "broadcast", "broadcast_object_list", "barrier")
+
+
+def watch_exchanges() -> None:
+    """Let torch check that all processes call the same collectives, and log each call of this one.
+
+    Call it before the process group is made. It costs an exchange more for each.
+    """
+    os.environ["TORCH_DISTRIBUTED_DEBUG"] = "DETAIL"
+    dist.set_debug_level(dist.DebugLevel.DETAIL)
+    for name in _EXCHANGES:
+        call = getattr(dist, name)
+        if not hasattr(call, "__wrapped__") or call.__module__ != __name__:
+            setattr(dist, name, _logged(name, call))
+
+
+def _logged(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
+    number = 0
+
+    @wraps(call)
+    def logged(*args: Any, **kwargs: Any) -> Any:
+        nonlocal number
+        number += 1
+        logging.debug("Exchange %s %d begins: %s", name, number, ", ".join(map(_shown, args)))
+        result = call(*args, **kwargs)
+        logging.debug("Exchange %s %d has ended", name, number)
+        return result
+
+    logged.__module__ = __name__
+    return logged
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, torch.Tensor):
+        return f"{value.dtype} {list(value.shape)}"
+    return type(value).__name__

@@ -1,0 +1,204 @@
+"""How the processes of a run meet: a store of process 0, what they tell each other, the process group."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import NamedTuple
+
+import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
+
+from mace.exceptions import InputError
+from mace.tools.ranks.launch import Launch
+from mace.tools.ranks.placement import Placement
+
+_STORE_PATIENCE = 30.0  # seconds within which the store of process 0 answers, once something listens
+_JOB = "ranks/job"  # the key under which process 0 says which job the store belongs to
+
+
+@dataclass(frozen=True)
+class Member:
+    """What a process tells the others: host, device, and what identifies its GPU, if it has one."""
+
+    host: str
+    device: str
+    gpu: str | None = None
+
+
+class Meeting(NamedTuple):
+    """Where the processes have met, and who came, in the order of the ranks."""
+
+    store: dist.Store
+    members: tuple[Member, ...]
+
+
+def join_group(launch: Launch, placement: Placement, timeout: float | None = None) -> Meeting:
+    """Make the process group.
+
+    Args:
+        launch: what the launcher told.
+        placement: device and back end; there must be one.
+        timeout: seconds that processes wait for each other, here and in every collective; None for torch's.
+
+    Raises:
+        InputError: the processes cannot find each other, for example because the port is in use, or two of
+            them have the same GPU.
+    """
+    limit = None if timeout is None else timedelta(seconds=timeout)
+    try:
+        store = dist.PrefixStore(f"ranks/attempt_{launch.restarts}", _open_store(launch, limit))
+        members = _introduce(store, launch, placement)
+        _refuse_shared_gpus(members)
+        dist.init_process_group(
+            placement.backend, store=store, rank=launch.rank, world_size=launch.world_size, timeout=limit
+        )
+    except (dist.DistNetworkError, dist.DistStoreError) as error:
+        if "EADDRINUSE" in str(error):
+            raise _port_in_use(launch) from None
+        raise InputError(
+            f"the {launch.world_size} processes could not find each other at {launch.address}:{launch.port}: "
+            f"{str(error).splitlines()[0]}"
+        ) from None
+    return Meeting(store, members)
+
+
+def describe(launch: Launch | None, placement: Placement, members: Sequence[Member]) -> str:
+    """How the run was started, in one line: processes, hosts, launcher, back end, devices."""
+    if launch is None or placement.backend is None:
+        return f"One process, without a launcher, device {placement.device}"
+    hosts = list(dict.fromkeys(member.host for member in members))
+    devices = list(dict.fromkeys(member.device for member in members))
+    return (
+        f"{_counted(launch.world_size, 'process', 'processes')} on {_counted(len(hosts), 'host', 'hosts')} "
+        f"({_listed(hosts)}), launched by {launch.program}, back end {placement.backend}, "
+        f"{'device' if len(devices) == 1 else 'devices'} {_listed(devices)}"
+    )
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    return f"{number} {one if number == 1 else several}"
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    return ", ".join([*names[:most], "..."] if len(names) > most else names)
+
+
+def _open_store(launch: Launch, limit: timedelta | None) -> dist.TCPStore:
+    """The store in which all processes meet: the launcher's, else that of process 0."""
+    if launch.has_store:
+        return _connected(launch, limit)
+    if launch.rank != 0:
+        return _required_store(launch, limit)
+    store = dist.TCPStore(
+        launch.address,
+        launch.port,
+        launch.world_size,
+        is_master=True,
+        wait_for_workers=False,
+        timeout=limit or default_pg_timeout,
+    )
+    store.set(_JOB, _job_tag(launch))
+    return store
+
+
+def _connected(launch: Launch, limit: timedelta | None) -> dist.TCPStore:
+    return dist.TCPStore(
+        launch.address,
+        launch.port,
+        is_master=False,
+        wait_for_workers=False,
+        timeout=limit or default_pg_timeout,
+    )
+
+
+def _required_store(launch: Launch, limit: timedelta | None) -> dist.TCPStore:
+    """Wait for the store of process 0, and make sure that it is the one of this run.
+
+    If another program has taken the port, process 0 cannot serve there and ends. Torch would connect to that
+    program and wait for its answer without end, so a thread does, and is left behind.
+
+    Raises:
+        InputError: something listens, and does not answer as our store in time.
+        DistNetworkError, DistStoreError: nobody listens within the time for it.
+    """
+    answers: list[tuple[dist.TCPStore, str] | Exception] = []
+
+    def ask() -> None:
+        try:
+            store = _connected(launch, limit)
+            answers.append((store, store.get(_JOB).decode()))
+        except (dist.DistNetworkError, dist.DistStoreError) as error:
+            answers.append(error)
+
+    waiting = threading.Thread(target=ask, daemon=True)
+    waiting.start()
+    listened_since = None
+    while waiting.is_alive():
+        waiting.join(timeout=0.5)
+        if listened_since is None and _listens(launch):
+            listened_since = time.monotonic()
+        if listened_since is not None and time.monotonic() - listened_since > _STORE_PATIENCE:
+            raise _port_in_use(launch)
+    (answer,) = answers
+    if isinstance(answer, Exception):
+        raise answer
+    store, job = answer
+    if job != _job_tag(launch):
+        raise _port_in_use(launch)
+    return store
+
+
+def _job_tag(launch: Launch) -> str:
+    return f"{launch.job}, {launch.world_size} processes"
+
+
+def _listens(launch: Launch) -> bool:
+    try:
+        with socket.create_connection((launch.address, launch.port), timeout=1.0):
+            return True
+    except OSError:
+        return False
+
+
+def _port_in_use(launch: Launch) -> InputError:
+    advice = "set MASTER_PORT to another one"
+    if launch.launcher == "torchrun":
+        advice = (
+            "choose another one with torchrun --master_port, or let torchrun --standalone find a free one"
+        )
+    return InputError(f"port {launch.port} on {launch.address} is in use by another program: {advice}")
+
+
+def _introduce(store: dist.Store, launch: Launch, placement: Placement) -> tuple[Member, ...]:
+    """Tell the others about this process, and hear from each."""
+    me = Member(socket.gethostname(), str(placement.device), placement.identity())
+    store.set(f"member_{launch.rank}", json.dumps(asdict(me)))
+    return tuple(_heard(store, launch, rank) for rank in range(launch.world_size))
+
+
+def _heard(store: dist.Store, launch: Launch, rank: int) -> Member:
+    try:
+        return Member(**json.loads(store.get(f"member_{rank}")))
+    except dist.DistStoreError:
+        raise InputError(
+            f"process {rank} of {launch.world_size} did not come to {launch.address}:{launch.port} in time: "
+            "see whether it has ended, or give more seconds with --dist_timeout"
+        ) from None
+
+
+def _refuse_shared_gpus(members: Sequence[Member]) -> None:
+    counts = Counter(member.gpu for member in members if member.gpu is not None)
+    for gpu, count in counts.items():
+        if count > 1:
+            sharing = [rank for rank, member in enumerate(members) if member.gpu == gpu]
+            raise InputError(
+                f"processes {', '.join(map(str, sharing))} on {members[sharing[0]].host} all have GPU {gpu}: "
+                "start one process a GPU, and let each see its own (CUDA_VISIBLE_DEVICES)"
+            )

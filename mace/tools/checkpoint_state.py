@@ -14,8 +14,8 @@ from torch_ema import ExponentialMovingAverage
 
 from mace.exceptions import InputError
 from mace.tools.description import Description, other_model
+from mace.tools.random_state import random_state, restore_random_state
 from mace.tools.ranks.sharding import numbered_groups, optimizer_class
-from mace.tools.torch_tools import random_state, restore_random_state
 
 FORMAT_VERSION = 2  # 2: with a position within the epoch
 Checkpoint = dict[str, Any]

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from torch import nn
 
 from mace.exceptions import InputError, StopRequested
+from mace.tools.ranks.debugging import gradients_group
 from mace.tools.ranks.failures import Board, claim_word, hang_up
 from mace.tools.ranks.launch import Launch
 from mace.tools.ranks.launchers import find_launch
@@ -163,7 +164,8 @@ class Ranks:
         with frozen(parameter for parameter in model.parameters() if parameter.numel() == 0):
             return nn.parallel.DistributedDataParallel(
                 model,
-                device_ids=[self.device] if self.device.type == "cuda" else None,
+                device_ids=[self.device] if self.device.type in ("cuda", "xpu") else None,
+                process_group=gradients_group(),
                 find_unused_parameters=find_unused_parameters,
                 **{_SYNCHRONISE_BUFFERS: False},  # type: ignore[arg-type]
             )

@@ -12,7 +12,6 @@ from mace.data import AtomicData, Configuration
 from mace.data.stored import StoredConfigurations
 from mace.tools.datasets import HeadData
 from mace.tools.distributed import Ranks
-from mace.tools.ranks.sampling import share
 from mace.tools.torch_tools import dtype_dict
 from mace.tools.utils import AtomicNumberTable, get_atomic_number_table_from_zs
 
@@ -87,6 +86,11 @@ def element_table(heads: Sequence[HeadData]) -> AtomicNumberTable:
     return get_atomic_number_table_from_zs(elements)
 
 
+def share(count: int, ranks: Ranks) -> range:
+    """The indices below ``count`` that belong to this rank: every index to exactly one rank."""
+    return range(ranks.rank, count, ranks.world_size)
+
+
 def build_graphs(heads: Sequence[HeadData], plan: TrainPlan, ranks: Ranks) -> RunGraphs:
     """Make the graph sets of all heads and build this rank's share of those that are kept.
 
@@ -116,5 +120,5 @@ def _build_share(graphs: RunGraphs, ranks: Ranks) -> None:
     for sets in (graphs.train, graphs.valid, graphs.tests):
         for graph_set in sets.values():
             if graph_set.kept:
-                for index in share(len(graph_set), ranks.rank, ranks.world_size):
+                for index in share(len(graph_set), ranks):
                     graph_set[index]

@@ -13,8 +13,8 @@ from mace.arguments.plans import DataPlan, TrainPlan
 from mace.data import AtomicData
 from mace.exceptions import InputError
 from mace.tools.distributed import Ranks
-from mace.tools.graphs import GraphSet, RunGraphs
-from mace.tools.ranks.sampling import EpochSampler, share
+from mace.tools.graphs import GraphSet, RunGraphs, share
+from mace.tools.ranks.sampling import EpochSampler
 from mace.tools.torch_geometric import DataLoader
 
 
@@ -61,7 +61,7 @@ def build_loaders(graphs: RunGraphs, plan: TrainPlan, ranks: Ranks) -> Loaders:
     _warn_of_large_validation_batch(graphs, plan.data.valid_batch_size)
 
     def evaluation(graph_set: GraphSet) -> DataLoader:
-        part = Subset(graph_set, share(len(graph_set), ranks.rank, ranks.world_size))
+        part = Subset(graph_set, share(len(graph_set), ranks))
         generator = torch.Generator().manual_seed(plan.seed)
         return DataLoader(part, batch_size=plan.data.valid_batch_size, generator=generator, **settings)
 

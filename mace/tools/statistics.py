@@ -19,8 +19,7 @@ from mace.exceptions import InputError
 from mace.tools.data_checks import contributes
 from mace.tools.datasets import HeadData
 from mace.tools.distributed import Ranks
-from mace.tools.graphs import RunGraphs
-from mace.tools.ranks.sampling import share
+from mace.tools.graphs import RunGraphs, share
 from mace.tools.reference_energies import energies_array, reference_energies
 from mace.tools.utils import AtomicNumberTable
 
@@ -101,7 +100,7 @@ def _count_share(graphs: RunGraphs, ranks: Ranks) -> torch.Tensor:
     """Edges and atoms of this rank's share of the training graphs."""
     counts = torch.zeros(2, dtype=torch.int64)
     for graph_set in graphs.train.values():
-        for index in share(len(graph_set), ranks.rank, ranks.world_size):
+        for index in share(len(graph_set), ranks):
             graph = graph_set[index]
             counts += torch.tensor([graph.edge_index.shape[1], graph.positions.shape[0]])
     return counts

@@ -19,19 +19,6 @@ TensorDict = dict[str, Tensor]
 dtype_dict = {"float32": torch.float32, "float64": torch.float64}
 
 
-def random_state() -> dict[str, Any]:
-    """The state of torch's and numpy's random numbers, as plain data."""
-    name, keys, *rest = np.random.get_state()
-    return {"torch": torch.get_rng_state(), "numpy": [name, torch.from_numpy(keys.astype(np.int64)), *rest]}
-
-
-def restore_random_state(state: Mapping[str, Any]) -> None:
-    """Go on with the random numbers of :func:`random_state`."""
-    name, keys, *rest = state["numpy"]
-    torch.set_rng_state(state["torch"])
-    np.random.set_state((name, keys.numpy().astype(np.uint32), *rest))
-
-
 def to_one_hot(indices: Tensor, num_classes: int, dtype: torch.dtype | None = None) -> Tensor:
     """One-hot rows.
 

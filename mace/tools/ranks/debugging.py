@@ -11,6 +11,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+_logger = logging.getLogger(__name__)
 # What the rest of the package calls; gradients are exchanged by torch itself, which logs them with DETAIL.
 _EXCHANGES = ("all_reduce", "all_gather_object", "broadcast", "broadcast_object_list", "barrier")
 
@@ -24,8 +25,23 @@ def watch_exchanges() -> None:
     dist.set_debug_level(dist.DebugLevel.DETAIL)
     for name in _EXCHANGES:
         call = getattr(dist, name)
-        if not hasattr(call, "__wrapped__") or call.__module__ != __name__:
+        if call.__module__ != __name__:
             setattr(dist, name, _logged(name, call))
+
+
+def gradients_group() -> dist.ProcessGroup | None:
+    """The process group for gradients; None for the default one. All processes must call this.
+
+    torch 2.13 dies of a segmentation fault in DistributedDataParallel over the group that checks collectives,
+    so gradients are then exchanged over one that does not.
+    """
+    if dist.get_debug_level() != dist.DebugLevel.DETAIL:
+        return None
+    dist.set_debug_level(dist.DebugLevel.INFO)
+    try:
+        return dist.new_group()
+    finally:
+        dist.set_debug_level(dist.DebugLevel.DETAIL)
 
 
 def _logged(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
@@ -35,9 +51,9 @@ def _logged(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
     def logged(*args: Any, **kwargs: Any) -> Any:
         nonlocal number
         number += 1
-        logging.debug("Exchange %s %d begins: %s", name, number, ", ".join(map(_shown, args)))
+        _logger.debug("Exchange %s %d begins: %s", name, number, ", ".join(map(_shown, args)))
         result = call(*args, **kwargs)
-        logging.debug("Exchange %s %d has ended", name, number)
+        _logger.debug("Exchange %s %d has ended", name, number)
         return result
 
     logged.__module__ = __name__

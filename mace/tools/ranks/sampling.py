@@ -1,4 +1,4 @@
-"""Which rank takes which configuration: in training by a shared random order, in evaluation by turns."""
+"""Which rank trains on which configuration: a random order that all ranks share."""
 
 from __future__ import annotations
 
@@ -6,11 +6,6 @@ from collections.abc import Iterator
 
 import torch
 from torch.utils.data import Sampler
-
-
-def share(count: int, rank: int, world_size: int) -> range:
-    """The indices below ``count`` that belong to a rank: every index to exactly one rank."""
-    return range(rank, count, world_size)
 
 
 class EpochSampler(Sampler[int]):

@@ -176,4 +176,4 @@ def test_e5_a_rank_builds_its_share_at_first(folder):
     graphs = build_graphs(load_heads(plan, ranks), plan, ranks)
     valid = graphs.valid["default"]
     built = [index for index, graph in enumerate(valid._graphs) if graph is not None]
-    assert built == list(share(5, ranks.rank, ranks.world_size)) == [1, 4]
+    assert built == list(share(5, ranks)) == [1, 4]

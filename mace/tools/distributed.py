@@ -147,7 +147,7 @@ class Ranks:
                 raise InputError(said)
         return value  # type: ignore[return-value]
 
-    def wrap(self, model: nn.Module, find_unused_parameters: bool = False) -> nn.Module:
+    def wrap(self, model: nn.Module) -> nn.Module:
         """The model with gradients averaged over the processes, or the model itself without a process group.
 
         Weights and buffers of process 0 replace those of the others. Buffers are constants here, so they are
@@ -166,7 +166,6 @@ class Ranks:
                 model,
                 device_ids=[self.device] if self.device.type in ("cuda", "xpu") else None,
                 process_group=gradients_group(),
-                find_unused_parameters=find_unused_parameters,
                 **{_SYNCHRONISE_BUFFERS: False},  # type: ignore[arg-type]
             )
 

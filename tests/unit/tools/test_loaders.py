@@ -8,9 +8,8 @@ import torch
 
 from mace.tools.datasets import load_heads
 from mace.tools.distributed import Ranks
-from mace.tools.graphs import build_graphs
+from mace.tools.graphs import build_graphs, share
 from mace.tools.loaders import build_loaders
-from mace.tools.ranks.sampling import share
 from tests.tiny_run import FERMI, make_plan, write_frames
 
 

@@ -81,8 +81,8 @@ def check_zero_forces(facts: dict[str, list[FrameFacts]]) -> Iterator[Finding]:
             yield warning(
                 "forces-zero",
                 f"{atoms} atoms in {len(marked)} {what} frames have forces of exactly zero beside others "
-                f"that have some ({listed([frame.origin for frame in marked])}); {held} of them are held by a "
-                "constraint in the file",
+                f"that have some ({listed([frame.origin for frame in marked])}); {held} of them are held by "
+                "a constraint in the file",
                 "label raw forces (get_forces(apply_constraint=False)), or give these frames "
                 "config_forces_weight=0",
             )

@@ -206,6 +206,6 @@ CHECKS: tuple[Callable[[Outcome, Trial], Iterator[Finding]], ...] = (
 
 
 def examine_processes(trial: Trial, start: Start, gpus: int) -> list[Finding]:
-    """Try the group and run all checks of this module; never longer than torch needs to load, and ``patience``."""
+    """Try the group and run all checks of this module; it ends after ``patience`` seconds at the latest."""
     outcome, notes = try_group(trial, start, gpus)
     return notes + [finding for check in CHECKS for finding in check(outcome, trial)]

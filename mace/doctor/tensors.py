@@ -144,7 +144,8 @@ def check_layout(module: nn.Module) -> Iterator[Finding]:
 
 def check_values(module: nn.Module) -> Iterator[Finding]:
     """Every weight is a finite number, and there is something to train."""
-    bad = [n for n, t in _tensors(module).items() if t.is_floating_point() and not bool(t.isfinite().all())]
+    floats = {n: t for n, t in _tensors(module).items() if t.is_floating_point() and not t.is_meta}
+    bad = [name for name, tensor in floats.items() if not bool(tensor.isfinite().all())]
     if bad:
         yield error(
             "weights-not-finite",

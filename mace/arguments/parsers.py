@@ -39,7 +39,7 @@ def build_doctor_arg_parser() -> argparse.ArgumentParser:
     """Return the parser of ``mace_doctor``, which takes what that of ``mace_run_train`` takes."""
     parser = parser_of("mace_doctor", "Look at what a long run needs, before it starts.", DOCTOR, config=True)
     parser.usage = "mace_doctor [--model FILE] [flags of mace_run_train]"
-    parser.epilog = "status: 0 nothing worse than notes, 1 warnings, 2 errors, 3 the command line is wrong"
+    parser.epilog = "status: 0 nothing worse than notes, 1 warnings, 2 errors, 3 a wrong command line"
     return parser
 
 

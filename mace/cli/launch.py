@@ -8,6 +8,7 @@ import importlib
 import io
 import logging
 import sys
+import traceback
 import warnings
 from argparse import Namespace
 from pathlib import Path
@@ -26,7 +27,7 @@ from mace.arguments.parsers import (
     build_eval_arg_parser,
     build_preprocess_arg_parser,
 )
-from mace.doctor.findings import USAGE_STATUS
+from mace.doctor.findings import CRASH_STATUS, USAGE_STATUS
 from mace.doctor.installation import UNINSTALL, find_mace_torch
 from mace.exceptions import InputError, RunError
 
@@ -72,7 +73,10 @@ def cueq_to_e3nn() -> None:
 
 
 def doctor() -> None:
-    """Command ``mace_doctor``. Exits with 0, 1 (warnings), 2 (errors), or 3 for a wrong command line."""
+    """Command ``mace_doctor``.
+
+    Exits with 0, 1 (warnings), 2 (errors), 3 for a wrong command line, 4 for a mistake of its own.
+    """
     parser = build_doctor_arg_parser()
     try:
         args = _parse(parser)
@@ -83,6 +87,9 @@ def doctor() -> None:
         sys.exit(USAGE_STATUS)
     except SystemExit as end:  # of the parser, which ends with 0 after --help
         sys.exit(USAGE_STATUS if end.code else 0)
+    except Exception:  # a plain traceback would end with the status of warnings
+        traceback.print_exc()
+        sys.exit(CRASH_STATUS)
     sys.exit(status)
 
 
@@ -150,6 +157,9 @@ def _look_for_mace_torch() -> None:
 
 
 def _report_failure(message: str) -> None:
-    from mace.tools.distributed import report_failure  # needs torch, see above
-
-    report_failure(message)
+    try:
+        from mace.tools.distributed import report_failure  # needs torch, see above
+    except Exception:  # packages that do not fit raise anything, the message is for the user
+        print(message, file=sys.stderr, flush=True)
+    else:
+        report_failure(message)

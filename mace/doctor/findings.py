@@ -18,6 +18,7 @@ class Severity(str, Enum):
 
 STATUS = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0, Severity.OK: 0}
 USAGE_STATUS = 3  # the command line itself could not be understood: nothing was looked at
+CRASH_STATUS = 4  # a mistake of the doctor's own, with a traceback
 
 
 @dataclass(frozen=True)

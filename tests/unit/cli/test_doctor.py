@@ -73,3 +73,22 @@ def test_a_wrong_command_line_has_a_status_of_its_own(tmp_path, words):
     finished = run([*PLAIN, *words], tmp_path)
     assert finished.status == 3
     assert finished.output.startswith("mace_doctor: error: ") and finished.output.count("\n") == 1
+
+
+def test_a_wrong_command_line_is_told_from_packages_that_do_not_fit(tmp_path):
+    (tmp_path / "e3nn").mkdir()
+    (tmp_path / "e3nn" / "__init__.py").write_text("raise RuntimeError('of another time')")
+    environment = {"PYTHONPATH": str(tmp_path)}
+    code = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {COMMAND}"
+    wrong = run(["-W", "ignore", "-c", code, "--no_such_flag"], tmp_path, env=environment)
+    assert (wrong.status, wrong.output.count("\n")) == (3, 1)
+    unfit = run(["-W", "ignore", "-c", code, "--json"], tmp_path, env=environment)
+    report, found = report_of(unfit.output)
+    assert unfit.status == report["status"] == 2
+    assert found["import-failed"]["found"].endswith("RuntimeError: of another time")
+
+
+def test_a_mistake_of_ours_is_not_a_warning(tmp_path):
+    code = f"import mace.cli.doctor as d; d.run = lambda args: 1 / 0; {COMMAND}"
+    finished = run(["-W", "ignore", "-c", code], tmp_path)
+    assert finished.status == 4 and "ZeroDivisionError" in finished.output

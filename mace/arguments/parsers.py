@@ -10,6 +10,7 @@ from typing import Any, NoReturn, TextIO
 import configargparse
 import yaml
 
+from mace.arguments.doctor_flags import DOCTOR
 from mace.arguments.eval_flags import EVAL
 from mace.arguments.flags import FlagGroup, add_groups
 from mace.arguments.preprocess_flags import PREPROCESS
@@ -32,6 +33,14 @@ def build_preprocess_arg_parser() -> argparse.ArgumentParser:
 def build_eval_arg_parser() -> argparse.ArgumentParser:
     """Return the parser of ``mace_eval_configs``."""
     return parser_of("mace_eval_configs", "Label frames with a model.", EVAL, config=False)
+
+
+def build_doctor_arg_parser() -> argparse.ArgumentParser:
+    """Return the parser of ``mace_doctor``, which takes what that of ``mace_run_train`` takes."""
+    parser = parser_of("mace_doctor", "Look at what a long run needs, before it starts.", DOCTOR, config=True)
+    parser.usage = "mace_doctor [--model FILE] [flags of mace_run_train]"
+    parser.epilog = "status: 0 nothing worse than notes, 1 warnings, 2 errors, 3 a wrong command line"
+    return parser
 
 
 _LIST_LITERALS = ("radial_MLP", "atomic_numbers")  # flags that take the text of a Python list

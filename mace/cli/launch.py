@@ -8,9 +8,9 @@ import importlib
 import io
 import logging
 import sys
+import traceback
 import warnings
 from argparse import Namespace
-from importlib import metadata
 from pathlib import Path
 
 import mace
@@ -23,9 +23,12 @@ from mace.arguments.model_parsers import (
 )
 from mace.arguments.parsers import (
     build_default_arg_parser,
+    build_doctor_arg_parser,
     build_eval_arg_parser,
     build_preprocess_arg_parser,
 )
+from mace.doctor.findings import CRASH_STATUS, USAGE_STATUS
+from mace.doctor.installation import UNINSTALL, find_mace_torch
 from mace.exceptions import InputError
 
 
@@ -69,6 +72,27 @@ def cueq_to_e3nn() -> None:
     _launch("mace.cli.convert_cueq_e3nn", build_cueq_to_e3nn_arg_parser())
 
 
+def doctor() -> None:
+    """Command ``mace_doctor``.
+
+    Exits with 0, 1 (warnings), 2 (errors), 3 for a wrong command line, 4 for a mistake of its own.
+    """
+    parser = build_doctor_arg_parser()
+    try:
+        args = _parse(parser)
+        _quieten_scripting()
+        status = importlib.import_module("mace.cli.doctor").run(args)
+    except InputError as error:
+        _report_failure(f"{parser.prog}: error: {error}")
+        sys.exit(USAGE_STATUS)
+    except SystemExit as end:  # of the parser, which ends with 0 after --help
+        sys.exit(USAGE_STATUS if end.code else 0)
+    except Exception:  # a plain traceback would end with the status of warnings
+        traceback.print_exc()
+        sys.exit(CRASH_STATUS)
+    sys.exit(status)
+
+
 def still_to_come() -> None:
     """A command of MACE that is not built yet. Exits with status 1."""
     name = Path(sys.argv[0]).stem
@@ -106,9 +130,7 @@ def _parse(parser: argparse.ArgumentParser) -> Namespace:
             return parser.parse_args()
     except SystemExit:
         if complaint.getvalue():
-            from mace.tools.ranks.failures import report_failure  # needs torch
-
-            report_failure(complaint.getvalue().rstrip())
+            _report_failure(complaint.getvalue().rstrip())
         raise
 
 
@@ -118,22 +140,27 @@ def _look_for_mace_torch() -> None:
     Files of both in one folder overwrite each other, which is an error. In another folder it is only hidden
     now, and may hide this package from a program that looks there first, which is worth a warning.
     """
-    try:
-        other = metadata.distribution("mace-torch")
-    except metadata.PackageNotFoundError:
+    other = find_mace_torch()
+    if other is None:
         return
-    ours = Path(mace.__file__).parent
-    theirs = Path(str(other.locate_file("mace")))
-    advice = "run 'pip uninstall mace-torch', then install cp-mace again"
-    if theirs.is_dir() and theirs.samefile(ours):
+    if other.overwrites:
         raise InputError(
-            f"mace-torch {other.version} is installed into {ours} too, where its files and those of cp-mace "
-            f"overwrite each other: {advice}"
+            f"mace-torch {other.version} is installed into {other.folder} too, where its files and those of "
+            f"cp-mace overwrite each other: {UNINSTALL}"
         )
     # The room that knows ranks needs torch, which a command without complaints may never load.
     from mace.tools.ranks.failures import report_once
 
     report_once(
         f"warning: mace-torch {other.version} is installed too, with the same import package 'mace'; "
-        f"this is cp-mace {mace.__version__} in {ours}. To be sure of it everywhere, {advice}"
+        f"this is cp-mace {mace.__version__} in {other.folder}. To be sure of it everywhere, {UNINSTALL}"
     )
+
+
+def _report_failure(message: str) -> None:
+    try:
+        from mace.tools.ranks.failures import report_failure  # needs torch, see above
+    except Exception:  # packages that do not fit raise anything, the message is for the user
+        print(message, file=sys.stderr, flush=True)
+    else:
+        report_failure(message)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 import ase.data
 
@@ -30,19 +31,28 @@ def check_labels(file: LabelledFile, plan: TrainPlan, *, training: bool) -> None
     does, which makes them zero. A validation or test file without any Fermi level can be used: its error is
     not available then.
     """
+    for check in label_checks(file, plan, training=training):
+        check()
+
+
+def label_checks(file: LabelledFile, plan: TrainPlan, *, training: bool) -> list[Callable[[], None]]:
+    """The checks of :func:`check_labels`, each of which raises InputError for one thing that is missing."""
     required = plan.loss.required_labels(stage_two=plan.stages is not None)
     names = [name for name in required if training or name != POTENTIAL.name]
-    file.require(names, plan.data.empty_potential_value)
+    empty = plan.data.empty_potential_value
+    checks: list[Callable[[], None]] = [partial(file.require, [name], empty) for name in names]
     if plan.model.kind.has_dipole:
-        file.require_in_all(DIPOLE.name)  # it has no weight by which a frame could be left out
+        # It has no weight by which a frame could be left out.
+        checks.append(partial(file.require_in_all, DIPOLE.name))
         if any(configuration.has(CHARGES) for configuration in file.outlines):
-            file.require_in_all(CHARGES.name)
+            checks.append(partial(file.require_in_all, CHARGES.name))
     if plan.model.needs_electron:
-        file.require([ELECTRON.name])
-        _require_electrons(file, plan.model.model)
+        checks.append(partial(_require_electrons, file, plan.model.model))
+    return checks
 
 
 def _require_electrons(file: LabelledFile, model: str) -> None:
+    file.require([ELECTRON.name])
     without = [configuration for configuration in file.outlines if not configuration.has(ELECTRON)]
     if without:
         place, flag = file.sought(ELECTRON)

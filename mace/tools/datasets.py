@@ -184,7 +184,7 @@ def _train_and_valid(
     if files.valid is not None:
         _log_file("Validation set", files.valid, plan)
         return configurations, files.valid.configurations, ()
-    train, valid = ranks.from_main(lambda: _split(len(configurations), files.plan, plan))
+    train, valid = ranks.from_main(lambda: split_indices(len(configurations), files.plan, plan))
     held_back = select(configurations, valid)
     logging.info(
         f"Validaton set contains {len(held_back)} configurations [{count_labels(held_back)['energy']} "
@@ -194,8 +194,11 @@ def _train_and_valid(
     return select(configurations, train), held_back, valid
 
 
-def _split(num_configurations: int, head: HeadPlan, plan: TrainPlan) -> tuple[list[int], list[int]]:
-    """Indices to train on and to validate with; with several heads each has its own file of indices."""
+def split_indices(num_configurations: int, head: HeadPlan, plan: TrainPlan) -> tuple[list[int], list[int]]:
+    """Indices to train on and to validate with; with several heads each has its own file of indices.
+
+    Raises InputError where none is left to validate with.
+    """
     return random_train_valid_split(
         range(num_configurations),
         head.valid_fraction,

@@ -220,11 +220,11 @@ def _archive(copy: torch.nn.Module, extra_files: Mapping[str, str]) -> io.BytesI
         "config.json": _archive_record(copy),
     }
     buffer = io.BytesIO()
-    torch.jit.save(_scripted(copy), buffer, _extra_files=extra)
+    torch.jit.save(scripted(copy), buffer, _extra_files=extra)
     return buffer
 
 
-def _scripted(copy: torch.nn.Module) -> torch.nn.Module:
+def scripted(copy: torch.nn.Module) -> torch.nn.Module:
     """TorchScript of a rebuilt copy: e3nn's compiler replaces the submodules of what it is given."""
     try:
         return e3nn.util.jit.compile(rebuild(copy).to("cpu"))

@@ -65,7 +65,25 @@ ALLOWED = {
     "modules": {"exceptions", "arguments", "leaf tools"},
     "workshop tools": {"exceptions", "arguments", "leaf tools", "data", "modules"},
     "calculators": {"exceptions", "arguments", "leaf tools", "data", "modules", "workshop tools"},
-    "cli": {"exceptions", "arguments", "leaf tools", "data", "modules", "workshop tools", "calculators"},
+    "doctor": {
+        "exceptions",
+        "arguments",
+        "leaf tools",
+        "data",
+        "modules",
+        "workshop tools",
+        "calculators",
+    },
+    "cli": {
+        "exceptions",
+        "arguments",
+        "leaf tools",
+        "data",
+        "modules",
+        "workshop tools",
+        "calculators",
+        "doctor",
+    },
 }
 # They also work inside upstream's trees, so they lean on torch, e3nn (with its numpy), the standard library
 # and each other only, and on safetensors where a bundle is read.

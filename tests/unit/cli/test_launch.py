@@ -19,6 +19,7 @@ from mace.arguments import (
     build_preprocess_arg_parser,
     model_parsers,
 )
+from mace.arguments.parsers import build_doctor_arg_parser
 from mace.cli import launch
 from mace.exceptions import InputError
 
@@ -38,6 +39,7 @@ def command(function, *given, env=None, code=""):
         ("run_train", build_default_arg_parser),
         ("eval_configs", build_eval_arg_parser),
         ("prepare_data", build_preprocess_arg_parser),
+        ("doctor", build_doctor_arg_parser),
         ("convert", model_parsers.build_convert_arg_parser),
         ("convert_device", model_parsers.build_convert_device_arg_parser),
         ("select_head", model_parsers.build_select_head_arg_parser),

@@ -1,0 +1,266 @@
+"""What happens to runs, done to real ones: each rank ends soon, the cause is named, nothing is lost.
+
+The faults are those of `faulty_run`, at its moments. Every one happens once in the fast tier; the slow tests
+are all faults at all moments.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.distributed.faulty_run import MOMENTS
+from tests.harness import BASE, CP, DATA, E0S, Finished, run, tiny_data, tracebacks
+from tests.system import need_root
+from tests.tolerances import relative
+
+pytestmark = pytest.mark.multirank
+
+RUN = Path(__file__).with_name("faulty_run.py")
+TIMEOUT = 10  # seconds, --dist_timeout of a run with a stopped rank
+AFTER_A_FAULT = 15.0  # seconds in which all ranks are gone
+AFTER_A_STOP = TIMEOUT + 35.0  # torchrun waits 30 s for a process that does not end
+SAME_LOSSES = relative("restart", torch.float64)
+STEPS = [name for name in MOMENTS if name.endswith("step")]
+
+
+def start(folder: Path, *flags: str, ranks: int = 2, **variables: str) -> Finished:
+    """The run of this file, with a fault if the variables name one."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nnodes=1", f"--nproc_per_node={ranks}"]
+    command = ["--no-python", sys.executable, str(RUN), *DATA, *E0S, *BASE, "--distributed", *CP, "--name=m"]
+    return run([*launcher, *command, *flags], folder, env=variables)
+
+
+@dataclass(frozen=True)
+class Records:
+    """Losses of the steps and of the evaluations after epochs."""
+
+    steps: list[float]
+    evaluations: list[float]
+
+
+def records(folder: Path, after: int = 0) -> Records:
+    """What the metrics file holds behind its first ``after`` lines."""
+    file = folder / "results" / "m_run-1_train.txt"
+    lines = [json.loads(line) for line in file.read_text().splitlines()[after:]] if file.exists() else []
+    return Records(
+        steps=[line["loss"] for line in lines if line["mode"] == "opt"],
+        evaluations=[line["loss"] for line in lines if line["mode"] == "eval" and line["epoch"] is not None],
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory) -> Records:
+    folder = tiny_data(tmp_path_factory.mktemp("undisturbed"))
+    start(folder).succeeded()
+    return records(folder)
+
+
+def told(finished: Finished) -> str:
+    """What our processes printed: torchrun's report repeats it."""
+    return finished.output.partition("====\n")[0] if "====\n" in finished.output else finished.output
+
+
+def happened(folder: Path) -> float:
+    """When the fault happened, which must be so."""
+    proofs = list(folder.glob("fault_*"))
+    assert proofs, "the fault did not happen"
+    return proofs[0].stat().st_mtime
+
+
+def whole(folder: Path) -> None:
+    """Every file under a final name can be read."""
+    for path in [*folder.rglob("*.pt"), *folder.rglob("*.model")]:
+        if path.name.endswith("_compiled.model"):
+            torch.jit.load(path)
+        else:
+            torch.load(path, weights_only=path.suffix == ".pt")
+
+
+def goes_on(folder: Path, undisturbed: Records, ranks: int = 2) -> None:
+    """A restart ends well, with the steps and evaluations that an undisturbed run has last."""
+    file = folder / "results" / "m_run-1_train.txt"
+    before = len(file.read_text().splitlines()) if file.exists() else 0
+    start(folder, "--restart_latest", ranks=ranks).succeeded()
+    rest = records(folder, before)
+    for found, expected in (
+        (rest.steps, undisturbed.steps),
+        (rest.evaluations, undisturbed.evaluations),
+    ):
+        assert found == pytest.approx(expected[len(expected) - len(found) :], rel=SAME_LOSSES)
+    whole(folder)
+    assert (folder / "m.model").is_file() and (folder / "m_compiled.model").is_file()
+
+
+def suffer(
+    folder: Path, fault: str, moment: str, rank: str, *flags: str, within: float = AFTER_A_FAULT
+) -> Finished:
+    """A run with a fault, which ends in time and leaves whole files only."""
+    finished = start(folder, *flags, FAULT=fault, MOMENT=moment, RANK_AT_FAULT=rank).failed()
+    assert time.time() - happened(folder) < within
+    assert not list(folder.rglob("*.tmp")) or fault == "kill"
+    whole(folder)
+    return finished
+
+
+def every(*moments: str, fast: str) -> list:
+    """Parameters: all moments, of which one is in the fast tier."""
+    return [pytest.param(name, marks=[] if name == fast else pytest.mark.slow) for name in moments]
+
+
+@pytest.mark.parametrize("moment", every(*MOMENTS, fast="middle step"))
+def test_rank_0_is_killed(tmp_path, undisturbed, moment):
+    folder = tiny_data(tmp_path)
+    finished = suffer(folder, "kill", moment, "0")
+    assert re.search(r"rank 1 lost contact: rank 0 \(process \d+ on .*\) has ended", told(finished))
+    assert tracebacks(told(finished)) <= 1, "torchrun's own"
+    goes_on(folder, undisturbed)
+
+
+@pytest.mark.parametrize("moment", every(*MOMENTS, fast="evaluation"))
+def test_another_rank_is_killed(tmp_path, undisturbed, moment):
+    folder = tiny_data(tmp_path)
+    finished = suffer(folder, "kill", moment, "1")
+    assert re.search(r"rank 0 lost contact: rank 1 \(process \d+ on .*\) has ended", told(finished))
+    goes_on(folder, undisturbed)
+
+
+PLACES = [("data", "1"), ("middle step", "1"), ("evaluation", "0"), ("saving", "0")]
+
+
+@pytest.mark.parametrize(
+    ("moment", "rank"),
+    [
+        *PLACES,
+        *(
+            pytest.param(moment, rank, marks=pytest.mark.slow)
+            for moment in MOMENTS
+            for rank in ("0", "1")
+            # Rank 0 alone writes checkpoints.
+            if (moment, rank) not in [*PLACES, ("checkpoint", "1")]
+        ),
+    ],
+)
+def test_an_exception_on_one_rank_is_told_once_and_in_full(tmp_path, undisturbed, moment, rank):
+    folder = tiny_data(tmp_path)
+    finished = suffer(folder, "exception", moment, rank)
+    if moment == "checkpoint":  # what fails in writing is an error of the run, in one line
+        assert told(finished).count("Planted: planted in this rank") == 1
+    else:
+        assert told(finished).count(f"rank {rank} failed:\nTraceback (most recent call last)") == 1
+        assert told(finished).count("Planted: planted in this rank\n") == 1
+    assert "lost contact" not in finished.output
+    # torchrun's report names the cause where it names the first that failed.
+    cause = finished.output.partition("Root Cause (first observed failure)")[2]
+    assert f"rank      : {rank}" in cause and "Planted: planted in this rank" in cause
+    goes_on(folder, undisturbed)
+
+
+@pytest.mark.parametrize("moment", every(*STEPS, fast="middle step"))
+def test_a_loss_that_is_not_finite_on_one_rank_stops_all(tmp_path, undisturbed, moment):
+    folder = tiny_data(tmp_path)
+    finished = suffer(folder, "nan", moment, "1")
+    assert told(finished).count("the training loss is nan in epoch") == 1
+    goes_on(folder, undisturbed)
+
+
+@pytest.mark.parametrize("moment", every(*MOMENTS, fast="middle step"))
+def test_a_stop_signal_to_all(tmp_path, undisturbed, moment):
+    folder = tiny_data(tmp_path)
+    finished = suffer(folder, "term", moment, "0")
+    assert told(finished).count("mace_run_train: stopped by") == 1
+    if moment in ("middle step", "evaluation", "checkpoint", "last step"):
+        assert "--restart_latest goes on from it" in told(finished)
+        assert (folder / "checkpoints" / "m_run-1_latest.pt").is_file()
+    goes_on(folder, undisturbed)
+
+
+def test_a_stop_within_an_epoch_goes_on_with_another_number_of_ranks(tmp_path, undisturbed):
+    folder = tiny_data(tmp_path)
+    suffer(folder, "term", "middle step", "0")
+    position = torch.load(folder / "checkpoints" / "m_run-1_latest.pt", weights_only=True)["progress"]
+    assert position["next_epoch"] == 1 and 0 < position["consumed"] <= 12
+    before = len((folder / "results" / "m_run-1_train.txt").read_text().splitlines())
+    # One rank with the global batch of two.
+    start(folder, "--restart_latest", "--batch_size=4", ranks=1).succeeded()
+    rest = records(folder, before).steps
+    assert rest == pytest.approx(
+        undisturbed.steps[-len(rest) :], rel=relative("training over ranks", torch.float64)
+    )
+    assert len(rest) == 6 - position["consumed"] // 4
+
+
+@pytest.mark.parametrize("moment", every(*MOMENTS, fast="middle step"))
+def test_a_rank_that_is_stopped(tmp_path, undisturbed, moment):
+    folder = tiny_data(tmp_path)
+    flags = (f"--dist_timeout={TIMEOUT}",)
+    finished = suffer(folder, "stop", moment, "1", *flags, within=AFTER_A_STOP)
+    assert re.search(r"rank 0 lost contact: rank 1 \(process \d+ on .*\) is stopped", told(finished))
+    goes_on(folder, undisturbed)
+
+
+WRITING = ("middle step", "checkpoint", "last step", "saving")
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[Path]:
+    """A file system of few megabytes on ``folder``."""
+    need_root("mount")
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], check=True)
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("moment", every(*WRITING, fast="saving"))
+def test_a_full_disk(tmp_path, undisturbed, moment):
+    with small_disk(tmp_path) as folder:
+        tiny_data(folder)
+        fill = "shell:dd if=/dev/zero of=ballast bs=64k 2>/dev/null; test -s ballast"
+        finished = suffer(folder, fill, moment, "0")
+        assert told(finished).count("No space left on device") == 1
+        (folder / "ballast").unlink()
+        goes_on(folder, undisturbed)
+
+
+@pytest.mark.parametrize("moment", every("middle step", "checkpoint", "last step", fast="checkpoint"))
+def test_checkpoints_on_a_mount_that_became_read_only(tmp_path, undisturbed, moment):
+    need_root("mount")
+    folder = tiny_data(tmp_path)
+    path = folder / "checkpoints"
+    # root ignores the modes of files, so the mount itself refuses.
+    protect = f"shell:mount --bind {path} {path} && mount -o remount,ro,bind {path}"
+    try:
+        finished = suffer(folder, protect, moment, "0")
+    finally:
+        subprocess.run(["umount", str(path)], check=True)
+    assert told(finished).count("Read-only file system") == 1
+    goes_on(folder, undisturbed)
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+@pytest.mark.parametrize("damage", [cut, pytest.param(empty, marks=pytest.mark.slow)])
+def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path, undisturbed, damage: Callable[[Path], None]):
+    folder = tiny_data(tmp_path)
+    suffer(folder, "term", "last step", "0")
+    damage(folder / "checkpoints" / "m_run-1_latest.pt")
+    goes_on(folder, undisturbed)
+    assert "A checkpoint is skipped" in (folder / "logs" / "m_run-1.log").read_text()

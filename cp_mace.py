@@ -52,6 +52,11 @@ def cueq_to_e3nn() -> None:
     _open("cueq_to_e3nn")
 
 
+def rescue() -> None:
+    """Command ``mace_rescue``."""
+    _open("rescue")
+
+
 def still_to_come() -> None:
     """Every command of MACE that is not built yet: it says so, under its own name."""
     _open("still_to_come")

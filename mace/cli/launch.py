@@ -19,6 +19,7 @@ from mace.arguments.model_parsers import (
     build_convert_device_arg_parser,
     build_cueq_to_e3nn_arg_parser,
     build_e3nn_cueq_arg_parser,
+    build_rescue_arg_parser,
     build_select_head_arg_parser,
 )
 from mace.arguments.parsers import (
@@ -67,6 +68,11 @@ def e3nn_cueq() -> None:
 def cueq_to_e3nn() -> None:
     """Command ``mace_cueq_to_e3nn``. Exits with status 1 or 2 for bad input."""
     _launch("mace.cli.convert_cueq_e3nn", build_cueq_to_e3nn_arg_parser())
+
+
+def rescue() -> None:
+    """Command ``mace_rescue``. Exits with status 1 or 2 for bad input."""
+    _launch("mace.cli.rescue", build_rescue_arg_parser())
 
 
 def still_to_come() -> None:

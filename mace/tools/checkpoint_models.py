@@ -20,7 +20,7 @@ from mace.tools.same import same_bits
 from mace.tools.state_names import is_state
 
 _STATES = ("model", "state_dict", "model_state_dict")
-_OF_EVERY_MODEL = frozenset(["atomic_numbers", "r_max", "num_interactions"])
+_OF_EVERY_MODEL = frozenset(["node_embedding.linear.weight", "radial_embedding.cutoff_fn.p"])
 
 
 @dataclass(frozen=True)

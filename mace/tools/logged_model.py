@@ -86,13 +86,13 @@ def _value(flag: Flag, value: Any) -> Any:
 def _require_same_run(plan: ModelPlan, state: State) -> None:
     """Compare what both say: a log of another run gives another model that may well load."""
     pairs = {
-        "r_max": (plan.r_max, "r_max"),
+        "r_max": (plan.r_max, "radial_embedding.cutoff_fn.r_max"),
         "num_interactions": (plan.num_interactions, "num_interactions"),
         "num_cutoff_basis": (plan.num_cutoff_basis, "radial_embedding.cutoff_fn.p"),
     }
     for name, (logged, key) in pairs.items():
         saved = float(state[key]) if key in state else logged
-        if not np.isclose(saved, logged, rtol=1e-3 if key == "r_max" else 0.0):
+        if not np.isclose(saved, logged, rtol=1e-6):
             raise InputError(
                 f"the log is that of another run: its {name} is {logged}, that of the weights {saved}"
             )
@@ -101,6 +101,7 @@ def _require_same_run(plan: ModelPlan, state: State) -> None:
 def _statistics(plan: ModelPlan, run: LoggedRun, state: State) -> Statistics:
     """What the run measured, as far as the model holds it; the number of neighbours is in the log alone."""
     heads = tuple(run.heads or ["default"])
+    numbers = _atomic_numbers(run, state)
     if "atomic_energies_fn.atomic_energies" in state:
         energies = np.atleast_2d(state["atomic_energies_fn.atomic_energies"].numpy())
         if len(energies) != len(heads):
@@ -109,9 +110,9 @@ def _statistics(plan: ModelPlan, run: LoggedRun, state: State) -> Statistics:
                 f"{len(energies)}"
             )
     else:
-        energies = np.zeros((len(heads), len(state["atomic_numbers"])))
+        energies = np.zeros((len(heads), len(numbers)))
     return Statistics(
-        z_table=AtomicNumberTable(state["atomic_numbers"].tolist()),
+        z_table=AtomicNumberTable(numbers),
         heads=heads,
         atomic_energies=energies,
         avg_num_neighbors=_neighbors(run),
@@ -120,6 +121,20 @@ def _statistics(plan: ModelPlan, run: LoggedRun, state: State) -> Statistics:
         mean_electron=_mean(plan, state, "mean_electron"),
         mean_potential=_mean(plan, state, "mean_potential"),
     )
+
+
+def _atomic_numbers(run: LoggedRun, state: State) -> list[int]:
+    saved = state["atomic_numbers"].tolist() if "atomic_numbers" in state else run.atomic_numbers
+    if not saved:
+        raise InputError(
+            "neither the weights nor the log (a line 'Atomic Numbers used: ...') name the elements"
+        )
+    if run.atomic_numbers not in (None, saved):
+        raise InputError(
+            f"the log is that of another run: its elements are {run.atomic_numbers}, "
+            f"those of the weights {saved}"
+        )
+    return saved
 
 
 def _neighbors(run: LoggedRun) -> float:

@@ -18,6 +18,8 @@ _ARGUMENTS = "Configuration: Namespace("
 _PLAN = "Plan: TrainPlan("  # only this package writes it, before the arguments
 _NEIGHBORS = re.compile(r"Average number of neighbors: (\S+)$")
 _HEADS = re.compile(r"Using heads: (\[.*\])$")
+_ELEMENTS = re.compile(r"Atomic Numbers used: \[(.*)\]$")
+_NUMBER = re.compile(r"\b\d+\b")  # upstream may print [np.int64(1), np.int64(8)]
 _NOT_PLAIN = object()
 
 
@@ -30,12 +32,14 @@ class LoggedRun:
         ours: it is a run of this package.
         avg_num_neighbors: as measured or given; None if the log ends before.
         heads: names; None if the log does not say.
+        atomic_numbers: of the elements; None if the log does not say.
     """
 
     arguments: dict[str, Any]
     ours: bool
     avg_num_neighbors: float | None = None
     heads: list[str] | None = None
+    atomic_numbers: list[int] | None = None
 
 
 def read_log(path: Path) -> LoggedRun | None:
@@ -71,6 +75,8 @@ def _add(line: str, run: LoggedRun) -> None:
         names = _plain(_parsed(found[1]))
         if isinstance(names, list) and all(isinstance(name, str) for name in names):
             run.heads = names
+    elif found := _ELEMENTS.search(line):
+        run.atomic_numbers = [int(number) for number in _NUMBER.findall(found[1])]
 
 
 def _arguments(text: str, path: Path) -> dict[str, Any]:

@@ -54,11 +54,11 @@ def build(weights: SavedWeights, path: Path, log: Path | None) -> torch.nn.Modul
         RunError: the rebuilt model does not have the weights.
     """
     if weights.description is not None:
-        name, config = _described(weights.description)
+        ours, (name, config) = True, _described(weights.description)
         source = "the description in the checkpoint"
     else:
         run, found = _logged(path, log)
-        name, config = logged_config(run, weights.state)
+        ours, (name, config) = run.ours, logged_config(run, weights.state)
         source = f"the log {found}"
     try:
         model = adopt(model_class_called(name), config, weights.state)
@@ -66,7 +66,7 @@ def build(weights: SavedWeights, path: Path, log: Path | None) -> torch.nn.Modul
         raise InputError(f"{source} does not fit the weights in {path}: {error}") from error
     _require_same_weights(model, weights.state)
     logging.info("%s: %s, built from %s", path, name, source)
-    return model
+    return model.train(ours)  # as runs of this package save it; it computes the same
 
 
 def _described(description: Any) -> tuple[str, dict[str, Any]]:

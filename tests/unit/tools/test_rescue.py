@@ -201,7 +201,7 @@ def test_outputs_that_cannot_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", small_models.MODELS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_description_is_all_that_a_model_needs(tmp_path: Path, kind: str, dtype: torch.dtype) -> None:
-    model = rebuild(small_models.MODELS[kind](dtype)).eval()
+    model = rebuild(small_models.MODELS[kind](dtype)).train()
     description = describe(model, extract_config_mace_model(model))
     content = {"model": {f"module.{name}": t for name, t in model.state_dict().items()}, **REST}
     path = rescued(write(tmp_path / "any.pt", {**content, "description": description}))
@@ -226,7 +226,7 @@ def run_of(folder: Path, heads: tuple[str, ...] = ("default",), **flags: Any) ->
         mean_potential=-3.5 if plan.has_potential else None,
     )
     with disable_e3nn_codegen():
-        model = build_model(*model_class_and_config(plan, statistics), "float64").eval()
+        model = build_model(*model_class_and_config(plan, statistics), "float64")
     return parse(folder, **flags), model
 
 

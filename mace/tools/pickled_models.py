@@ -77,6 +77,10 @@ _GENERATED = "torch.fx."
 _SCRIPTED = "__torch__."  # classes of TorchScript: the names of attributes, nothing else
 
 
+class NoObject(pickle.UnpicklingError):
+    """A pickle holds a dictionary, a list or the like, which may have objects in it."""
+
+
 class Record:
     """One call or instance that a pickle describes: nothing but the notes of what was to be done.
 
@@ -379,12 +383,13 @@ def read_pickled_module(
         further: full names that may stand in the pickle besides those of MACE's models.
 
     Raises:
-        pickle.UnpicklingError: the pickle names something foreign, or holds no object.
+        NoObject: the whole is a dictionary, a list or the like.
+        pickle.UnpicklingError: the pickle names something foreign.
     """
     prefix = folder_in(archive)
     root = _loaded(archive, prefix, further)
     if not isinstance(root, Record):
-        raise pickle.UnpicklingError(f"it holds a {type(root).__name__}, not a model")
+        raise NoObject(f"it holds a {type(root).__name__}, not a model")
     return PickledModule(root, _Tensors(archive, prefix))
 
 

@@ -16,6 +16,7 @@ from mace.tools.checkpoint import CheckpointIO, tag_of
 from mace.tools.checkpoint_models import build, find_weights
 from mace.tools.checkpoint_state import STAGE_NAMES
 from mace.tools.files import atomic_save
+from mace.tools.pickled_models import NoObject
 from mace.tools.plain import MODEL_CLASSES, RebuildError
 from mace.tools.safe_files import DAMAGE, read_plain_data, require_whole
 from mace.tools.saving import SaveError, save_compiled, save_model
@@ -111,10 +112,13 @@ def _restricted(path: Path) -> Any:
     """The content of a file, as far as nothing of it has to be run."""
     try:
         return read_plain_data(path)
-    except pickle.UnpicklingError:
+    except pickle.UnpicklingError as refusal:
         if not is_zipfile(path):  # the form of torch before 1.6
             raise
-        return read_wrapped(path)
+        try:
+            return read_wrapped(path)
+        except NoObject:
+            raise refusal from None  # it names an object within
 
 
 def _write(content: torch.nn.Module | dict[str, Any], plan: RescuePlan) -> Path:

@@ -153,6 +153,13 @@ def test_what_is_no_plain_data_is_left_out_of_a_trusted_file(tmp_path: Path, cap
     assert "['args'] is left out, a Namespace is no plain data" in caplog.text
 
 
+def test_an_object_within_a_dictionary_needs_trust(tmp_path: Path) -> None:
+    source = write(tmp_path / "c.pt", {"model": torch.nn.DataParallel(torch.nn.Linear(2, 1)), "epoch": 3})
+    with pytest.raises(InputError, match=r"names torch\.nn\.parallel\.data_parallel\.DataParallel.*--trust"):
+        rescue(RescuePlan(source=source))
+    assert list(plain(rescued(source, trust=True))["model"]) == ["weight", "bias"]
+
+
 def test_files_of_another_kind(tmp_path: Path) -> None:
     whole = write(tmp_path / "s.pt", {"a": torch.ones(1000)})
     (tmp_path / "cut.pt").write_bytes(whole.read_bytes()[:2000])

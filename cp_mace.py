@@ -57,6 +57,11 @@ def doctor() -> None:
     _open("doctor")
 
 
+def rescue() -> None:
+    """Command ``mace_rescue``."""
+    _open("rescue")
+
+
 def still_to_come() -> None:
     """Every command of MACE that is not built yet: it says so, under its own name."""
     _open("still_to_come")

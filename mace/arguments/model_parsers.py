@@ -1,4 +1,4 @@
-"""The parsers of the commands that turn one model file into another."""
+"""The parsers of the commands that make model files of other files."""
 
 from __future__ import annotations
 
@@ -30,6 +30,26 @@ def build_convert_device_arg_parser() -> argparse.ArgumentParser:
     parser.add_argument("model_file", help="model file")
     parser.add_argument("--target_device", "-t", default="cpu", help="device, e.g. cpu or cuda")
     parser.add_argument("--output_file", "-o", help="file to write; else <model_file>.<target_device>")
+    return parser
+
+
+def build_rescue_arg_parser() -> argparse.ArgumentParser:
+    """Return the parser of ``mace_rescue``."""
+    parser = parser_of(
+        "mace_rescue",
+        "Turn what an older script or a crashed run has left into standard files.",
+        (),
+        config=False,
+    )
+    parser.add_argument("source", help="checkpoint, pickled module or state dict; or the folder of a run")
+    parser.add_argument("--output", "-o", help="file to write, .model or .pt; else <source>_rescued.<ending>")
+    parser.add_argument(
+        "--log", help="log of the run of a checkpoint, if it is not ../logs/<tag>[_debug].log"
+    )
+    parser.add_argument("--name", help="name of the run in a folder")
+    parser.add_argument("--seed", type=int, help="its seed, if the folder has several")
+    parser.add_argument("--trust", action="store_true", help="run the code that the file names, if need be")
+    parser.add_argument("--overwrite", action="store_true", help="replace files that are there")
     return parser
 
 

@@ -19,6 +19,7 @@ from mace.arguments.model_parsers import (
     build_convert_device_arg_parser,
     build_cueq_to_e3nn_arg_parser,
     build_e3nn_cueq_arg_parser,
+    build_rescue_arg_parser,
     build_select_head_arg_parser,
 )
 from mace.arguments.parsers import (
@@ -91,6 +92,11 @@ def doctor() -> None:
         traceback.print_exc()
         sys.exit(CRASH_STATUS)
     sys.exit(status)
+
+
+def rescue() -> None:
+    """Command ``mace_rescue``. Exits with status 1 or 2 for bad input."""
+    _launch("mace.cli.rescue", build_rescue_arg_parser())
 
 
 def still_to_come() -> None:

@@ -44,6 +44,7 @@ __all__ = [
     "CheckpointPathInfo",
     "CheckpointState",
     "Progress",
+    "tag_of",
     "write_checkpoint",
 ]
 
@@ -137,8 +138,7 @@ class CheckpointIO:
 
     def of_other_runs(self) -> list[Path]:
         """Checkpoints in the folder that carry another tag."""
-        tags = [(path, _NAME.match(path.name) or _LATEST_NAME.match(path.name)) for path in self._all_files()]
-        return [path for path, match in tags if match is not None and match["tag"] != self.tag]
+        return [path for path in self._all_files() if tag_of(path) not in (None, self.tag)]
 
     def load_latest(
         self, swa: bool = False, device: torch.device | str | None = None
@@ -182,6 +182,12 @@ class CheckpointIO:
                 logging.info(f"Loading checkpoint: {path}")
                 return checkpoint, path
         return None
+
+
+def tag_of(path: Path) -> str | None:
+    """The tag of the run, as the name of a checkpoint says it; None for a name of another form."""
+    match = _NAME.match(path.name) or _LATEST_NAME.match(path.name)
+    return None if match is None else match["tag"]
 
 
 def _parse(path: Path) -> CheckpointPathInfo | None:

@@ -17,7 +17,7 @@ import torch
 from mace.exceptions import InputError
 from mace.tools.bundle import read_bundle
 from mace.tools.model_formats import ModelFormat, recognise
-from mace.tools.pickled_models import read_pickled_model
+from mace.tools.pickled_models import PickledModule, read_pickled_model
 from mace.tools.plain import dtype_name, model_class_called
 from mace.tools.rebuild import adopt, restore_model
 from mace.tools.safe_files import read_plain_data
@@ -127,11 +127,19 @@ def _read_torchscript(path: Path, map_location: str | torch.device) -> torch.nn.
 
 def _read_pickled(path: Path, map_location: str | torch.device) -> torch.nn.Module:
     with zipfile.ZipFile(path) as archive:
-        pickled = read_pickled_model(archive)
-        state, frozen = pickled.state()
-        keywords = constructor_keywords(pickled)
-    ours = in_our_terms(pickled.class_name, keywords, state)
-    return adopt(model_class_called(pickled.class_name), ours, state, frozen).to(map_location)
+        return adopt_pickled(read_pickled_model(archive)).to(map_location)
+
+
+def adopt_pickled(pickled: PickledModule) -> torch.nn.Module:
+    """The model of ours for one that MACE or CP-MACE pickled, on the CPU.
+
+    Raises:
+        pickle.UnpicklingError: our classes do not have what it is.
+        RebuildError: its attributes and its tensors do not belong together.
+    """
+    state, frozen = pickled.state()
+    ours = in_our_terms(pickled.class_name, constructor_keywords(pickled), state)
+    return adopt(model_class_called(pickled.class_name), ours, state, frozen)
 
 
 _READERS: dict[ModelFormat, Callable[[Path, str | torch.device], torch.nn.Module]] = {

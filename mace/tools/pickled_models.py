@@ -11,7 +11,7 @@ import io
 import pickle
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -77,6 +77,10 @@ _GENERATED = "torch.fx."
 _SCRIPTED = "__torch__."  # classes of TorchScript: the names of attributes, nothing else
 
 
+class NoObject(pickle.UnpicklingError):
+    """A pickle holds a dictionary, a list or the like, which may have objects in it."""
+
+
 class Record:
     """One call or instance that a pickle describes: nothing but the notes of what was to be done.
 
@@ -99,12 +103,16 @@ class Record:
         self.items.append((key, value))
 
 
+def _nothing_more(_: str) -> bool:
+    return False
+
+
 class _Unpickler(pickle.Unpickler):
     """Builds nothing but records, strings, numbers, lists, tuples, sets and dictionaries."""
 
-    def __init__(self, contents: bytes, scripted: bool = False) -> None:
+    def __init__(self, contents: bytes, further: Callable[[str], bool] = _nothing_more) -> None:
         super().__init__(io.BytesIO(contents))
-        self._scripted = scripted
+        self._further = further
         self._kinds: dict[str, type[Record]] = {}
 
     def find_class(self, module: str, name: str) -> type[Record]:
@@ -116,8 +124,7 @@ class _Unpickler(pickle.Unpickler):
                 "cuEquivariance evaluates it: convert it with the program that made it (mace_cueq_to_e3nn), "
                 "then read the result"
             )
-        scripted = self._scripted and full.startswith((_SCRIPTED, "torch.jit._pickle."))
-        if full not in _ALLOWED and not scripted:
+        if full not in _ALLOWED and not self._further(full):
             raise pickle.UnpicklingError(f"it names {full}, which is refused: no known model consists of it")
         return self._kind(full)
 
@@ -208,6 +215,24 @@ class PickledModule:
         """The last part of it."""
         return self.kind.rpartition(".")[2]
 
+    @property
+    def is_model(self) -> bool:
+        """Whether it is a whole model of MACE or CP-MACE."""
+        return self.kind.startswith("mace.modules.models.")
+
+    def arguments(self) -> list[Any]:
+        """What it was called with: texts, and dictionaries of tensors. Raises pickle.UnpicklingError."""
+        return [
+            argument
+            if isinstance(argument, str)
+            else {str(name): self._tensors.read(value)[0] for name, value in _as_dict(argument).items()}
+            for argument in self._record.args
+        ]
+
+    def alone(self) -> PickledModule:
+        """The same module, its tensors named from here on, not from the root of the file."""
+        return PickledModule(self._record, self._tensors)
+
     def children(self) -> dict[str, PickledModule]:
         """Submodules by name, without generated code and empty places."""
         return {
@@ -269,7 +294,7 @@ def _constants(path: str, code: bytes | None) -> Iterator[tuple[str, torch.Tenso
         return
     with zipfile.ZipFile(io.BytesIO(code)) as archive:
         prefix = folder_in(archive)
-        root = _loaded(archive, prefix, scripted=True)
+        root = _loaded(archive, prefix, _is_scripted)
         tensors = _Tensors(archive, prefix)
         for name, value in _as_dict(root.state if isinstance(root, Record) else None).items():
             if _call(value)[0] == "torch._utils._rebuild_tensor_v2":
@@ -289,9 +314,13 @@ def folder_in(archive: zipfile.ZipFile) -> str:
     return next(iter(archive.namelist()), "").partition("/")[0]
 
 
-def _loaded(archive: zipfile.ZipFile, prefix: str, scripted: bool = False) -> Any:
+def _is_scripted(full: str) -> bool:
+    return full.startswith((_SCRIPTED, "torch.jit._pickle."))
+
+
+def _loaded(archive: zipfile.ZipFile, prefix: str, further: Callable[[str], bool]) -> Any:
     try:
-        return _Unpickler(archive.read(f"{prefix}/data.pkl"), scripted).load()
+        return _Unpickler(archive.read(f"{prefix}/data.pkl"), further).load()
     except (TypeError, AttributeError, IndexError, ImportError) as error:  # of a malformed pickle
         raise pickle.UnpicklingError(f"its pickle is malformed ({error})") from error
 
@@ -344,18 +373,33 @@ def _number(dtype: Any, raw: Any) -> float | int:
     return torch.frombuffer(bytearray(raw), dtype=form).item()
 
 
-def read_pickled_model(archive: zipfile.ZipFile) -> PickledModule:
-    """The model in a zip archive of `torch.save`, as records.
+def read_pickled_module(
+    archive: zipfile.ZipFile, further: Callable[[str], bool] = _nothing_more
+) -> PickledModule:
+    """Whatever object is the whole of a zip archive of `torch.save`, as records.
 
     Args:
         archive: the open archive; tensors are read from it as they are asked for.
+        further: full names that may stand in the pickle besides those of MACE's models.
+
+    Raises:
+        NoObject: the whole is a dictionary, a list or the like.
+        pickle.UnpicklingError: the pickle names something foreign.
+    """
+    prefix = folder_in(archive)
+    root = _loaded(archive, prefix, further)
+    if not isinstance(root, Record):
+        raise NoObject(f"it holds a {type(root).__name__}, not a model")
+    return PickledModule(root, _Tensors(archive, prefix))
+
+
+def read_pickled_model(archive: zipfile.ZipFile) -> PickledModule:
+    """The model in a zip archive of `torch.save`, as records; see `read_pickled_module`.
 
     Raises:
         pickle.UnpicklingError: the pickle names something foreign, or does not hold a model.
     """
-    prefix = folder_in(archive)
-    root = _loaded(archive, prefix)
-    if not isinstance(root, Record) or not root.name.startswith("mace.modules.models."):
-        what = root.name if isinstance(root, Record) else type(root).__name__
-        raise pickle.UnpicklingError(f"it holds a {what}, not a model")
-    return PickledModule(root, _Tensors(archive, prefix))
+    found = read_pickled_module(archive)
+    if not found.is_model:
+        raise pickle.UnpicklingError(f"it holds a {found.kind}, not a model")
+    return found

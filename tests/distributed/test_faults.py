@@ -21,7 +21,7 @@ import torch
 
 from tests.distributed.faulty_run import MOMENTS
 from tests.harness import BASE, CP, DATA, E0S, Finished, run, tiny_data, tracebacks
-from tests.system import need_root
+from tests.system_tools import need
 from tests.tolerances import relative
 
 pytestmark = pytest.mark.multirank
@@ -215,7 +215,7 @@ WRITING = ("middle step", "checkpoint", "last step", "saving")
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
     """A file system of few megabytes on ``folder``."""
-    need_root("mount")
+    need("mount", root=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", str(folder)], check=True)
     try:
         yield folder
@@ -236,7 +236,7 @@ def test_a_full_disk(tmp_path, undisturbed, moment):
 
 @pytest.mark.parametrize("moment", every("middle step", "checkpoint", "last step", fast="checkpoint"))
 def test_checkpoints_on_a_mount_that_became_read_only(tmp_path, undisturbed, moment):
-    need_root("mount")
+    need("mount", root=True)
     folder = tiny_data(tmp_path)
     path = folder / "checkpoints"
     # root ignores the modes of files, so the mount itself refuses.

@@ -43,6 +43,7 @@ def command(function, *given, env=None, code=""):
         ("convert", model_parsers.build_convert_arg_parser),
         ("convert_device", model_parsers.build_convert_device_arg_parser),
         ("select_head", model_parsers.build_select_head_arg_parser),
+        ("rescue", model_parsers.build_rescue_arg_parser),
         ("e3nn_cueq", model_parsers.build_e3nn_cueq_arg_parser),
         ("cueq_to_e3nn", model_parsers.build_cueq_to_e3nn_arg_parser),
     ],

@@ -54,6 +54,11 @@ class Finished:
     output: str
     folder: Path
 
+    @property
+    def told(self) -> str:
+        """What our processes printed, without torchrun's report, which repeats the cause."""
+        return re.split(r"^=+\n.* FAILED\n", self.output, flags=re.MULTILINE)[0]
+
     def succeeded(self) -> Finished:
         """This, after an assertion that the exit status was 0."""
         assert self.status == 0, f"status {self.status}:\n{self.output[-6000:]}"
@@ -211,10 +216,12 @@ def rank_statuses(output: str) -> dict[int, int]:
 def told_once(finished: Finished, *parts: str, ranks: int = 2) -> None:
     """Under torchrun: one line of ours with the ``parts``, no traceback of ours, status 1 of every rank."""
     finished.failed()
-    complaints = re.findall(r"^.*mace.*error: .*$", finished.output, re.MULTILINE)
+    complaints = re.findall(r"^.*mace.*error: .*$", finished.told, re.MULTILINE)
     assert len(complaints) == 1, finished.output
     for part in parts:
         assert part in complaints[0]
+    # torchrun's report has the cause where it names the process that failed first.
+    assert complaints[0] in finished.output.partition("Root Cause (first observed failure)")[2]
     assert tracebacks(finished.output) == 1, finished.output  # torchrun's own
     assert rank_statuses(finished.output) == dict.fromkeys(range(ranks), 1), finished.output
 

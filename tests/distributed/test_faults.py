@@ -68,7 +68,7 @@ def undisturbed(tmp_path_factory) -> Records:
 
 def told(finished: Finished) -> str:
     """What our processes printed: torchrun's report repeats it."""
-    return finished.output.partition("====\n")[0] if "====\n" in finished.output else finished.output
+    return re.split(r"^=+\n.* FAILED\n", finished.output, flags=re.MULTILINE)[0]
 
 
 def happened(folder: Path) -> float:

@@ -1,24 +1,145 @@
-"""The same run on one and on two ranks: the number of processes is no setting of the training."""
+"""The number of processes is no setting of the training: losses and errors do not depend on it.
+
+Nor do they depend on how a step is spread over time and memory.
+"""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.harness import CP, losses, metric, one, tiny_data, two
+from tests.data.make_tiny import main as make_tiny
+from tests.harness import CP, NO_STATISTICS, Finished, losses, one, records, tiny_data, two
 
-TOLERANCE = 1e-6  # relative; what the sum over ranks in another order may do to losses over some epochs
+pytestmark = pytest.mark.multirank
+
+LOSSES = 1e-6  # relative, over 3 epochs: what the issue asks for
+ERRORS = 1e-12  # relative, of one model: sums of a few dozen numbers in another order
+# bfloat16 keeps 8 bits, and its rounding is part of every step: errors after 3 epochs within this factor.
+AUTOCAST = 1.2
+STEPS = 9  # 3 epochs of 12 frames, 4 at a time
 
 
-@pytest.mark.multirank
-def test_two_ranks_give_the_losses_of_one_with_the_same_global_batch(tmp_path):
-    tiny_data(tmp_path, nmin=5, nmax=5)  # the mean over ranks is that of one batch for frames of equal size
-    flags = [*CP, "--ema", "--max_num_epochs=3"]
-    one([*flags, "--name=one", "--batch_size=4"], tmp_path).succeeded()
-    two([*flags, "--name=two", "--batch_size=2"], tmp_path).succeeded()
-    single, double = (losses(tmp_path / f"results/{name}_run-1_train.txt") for name in ("one", "two"))
-    assert len(single) == 9  # 3 epochs of 12 frames
-    np.testing.assert_allclose(double, single, rtol=TOLERANCE)
-    for key in ("loss", "rmse_e_per_atom", "rmse_f", "rmse_p"):
-        pair = [metric(tmp_path, name, key, epoch=2) for name in ("one", "two")]
-        np.testing.assert_allclose(pair[1], pair[0], rtol=TOLERANCE)
+def train(folder: Path, name: str, *flags: str, ranks: int = 1) -> Finished:
+    """Three epochs with 4 frames a step."""
+    given = [*CP, "--ema", f"--name={name}", f"--batch_size={4 // ranks}", *flags]
+    return (one(given, folder) if ranks == 1 else two(given, folder, ranks=ranks)).succeeded()
+
+
+def results(folder: Path, name: str) -> Path:
+    return folder / f"results/{name}_run-1_train.txt"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """Frames of unequal size, a part of them without Fermi level, and the losses of one rank."""
+    folder = tmp_path_factory.mktemp("sizes")
+    tiny_data(folder, potential_every=2)
+    train(folder, "one")
+    return folder
+
+
+def same_losses(folder: Path, name: str, *flags: str, ranks: int = 1) -> None:
+    train(folder, name, *flags, ranks=ranks)
+    expected = losses(results(folder, "one"))
+    assert len(expected) == STEPS
+    np.testing.assert_allclose(losses(results(folder, name)), expected, rtol=LOSSES)
+    for found, reference in zip(
+        records(results(folder, name), "eval"), records(results(folder, "one"), "eval"), strict=True
+    ):
+        for key in ("loss", "rmse_e_per_atom", "rmse_f", "rmse_p"):
+            np.testing.assert_allclose(found[key], reference[key], rtol=LOSSES)
+
+
+@pytest.mark.parametrize("ranks", [2, pytest.param(4, marks=pytest.mark.slow)])
+def test_ranks_give_the_losses_of_one_with_the_same_global_batch(folder, ranks):
+    same_losses(folder, f"ranks{ranks}", ranks=ranks)
+
+
+def test_accumulated_batches_are_one_batch(folder):
+    same_losses(folder, "accumulated", "--batch_size=2", "--gradient_accumulation_steps=2")
+    log = (folder / "logs" / "accumulated_run-1.log").read_text()
+    assert "Number of gradient updates: 9" in log
+
+
+@pytest.mark.slow
+def test_accumulation_on_two_ranks(folder):
+    same_losses(folder, "both", "--batch_size=1", "--gradient_accumulation_steps=2", ranks=2)
+
+
+def test_recomputed_activations(folder):
+    same_losses(folder, "recomputed", "--activation_checkpointing")
+
+
+@pytest.mark.parametrize("optimizer", ["adam", pytest.param("adamw", marks=pytest.mark.slow)])
+def test_a_sharded_optimiser_and_its_restart(folder, optimizer):
+    """A checkpoint of a sharded optimiser is that of a plain one, whatever the number of ranks."""
+    flags = ["--shard_optimizer", f"--optimizer={optimizer}"]
+    train(folder, f"plain_{optimizer}", f"--optimizer={optimizer}")
+    name = f"sharded_{optimizer}"
+    train(folder, name, *flags, "--max_num_epochs=2", ranks=2)
+    train(folder, name, *flags, "--restart_latest", ranks=2)
+    found, expected = (losses(results(folder, n)) for n in (name, f"plain_{optimizer}"))
+    np.testing.assert_allclose(found, expected, rtol=LOSSES)
+    train(folder, name, f"--optimizer={optimizer}", "--max_num_epochs=4", "--restart_latest")
+    train(folder, f"plain_{optimizer}", f"--optimizer={optimizer}", "--max_num_epochs=4", "--restart_latest")
+    found, expected = (losses(results(folder, n)) for n in (name, f"plain_{optimizer}"))
+    assert len(found) == STEPS + 3
+    np.testing.assert_allclose(found, expected, rtol=LOSSES)
+
+
+def test_bfloat16_steps_give_the_same_files_and_similar_errors(folder):
+    flags = ["--default_dtype=float32"]
+    train(folder, "single", *flags)
+    train(folder, "mixed", *flags, "--autocast=bfloat16")
+    files = [
+        {path.name.replace(name, "*") for path in folder.rglob(f"{name}[_.]*") if path.is_file()}
+        for name in ("single", "mixed")
+    ]
+    assert files[0] == files[1] and len(files[0]) >= 6
+    single, mixed = (records(results(folder, name), "eval")[-1] for name in ("single", "mixed"))
+    for key in ("rmse_e_per_atom", "rmse_f", "rmse_p"):
+        assert 1 / AUTOCAST < mixed[key] / single[key] < AUTOCAST
+
+
+def test_autocast_of_a_double_precision_model_is_refused(folder):
+    finished = one([*CP, "--name=no", "--autocast=bfloat16"], folder).failed()
+    assert "--autocast=bfloat16 contradicts --default_dtype=float64" in finished.output
+
+
+@pytest.fixture(scope="module")
+def uneven(tmp_path_factory) -> Path:
+    """Validation and test sets that 2, 3 and 4 do not divide, with few Fermi levels."""
+    folder = tiny_data(tmp_path_factory.mktemp("uneven"))
+    make_tiny(folder / "valid.xyz", 7, 21, potential_every=4)
+    make_tiny(folder / "test.xyz", 5, 22, potential_every=3)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def of_one_rank(uneven) -> list[dict]:
+    return evaluated(uneven, 1)
+
+
+def evaluated(folder: Path, ranks: int) -> list[dict]:
+    """All errors that a run without learning reports, those of the final tables too."""
+    flags = [*NO_STATISTICS, "--test_file=test.xyz", "--lr=0.0", "--max_num_epochs=1", "--batch_size=1"]
+    train(folder, f"eval{ranks}", *flags, ranks=ranks)
+    found = records(results(folder, f"eval{ranks}"), "eval")
+    log = (folder / "logs" / f"eval{ranks}_run-1.log").read_text()
+    return [*found, {"tables": [line for line in log.splitlines() if line.startswith("|")]}]
+
+
+@pytest.mark.parametrize("ranks", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
+def test_reports_13_14_errors_count_every_frame_once(uneven, of_one_rank, ranks):
+    *expected, tables = of_one_rank
+    *found, found_tables = evaluated(uneven, ranks)
+    assert found_tables == tables and len(tables["tables"]) == 5
+    assert len(found) == 2  # before training, and after an epoch without learning
+    for one_rank, several in zip(expected, found, strict=True):
+        assert one_rank.keys() == several.keys()
+        for key, value in one_rank.items():
+            if key != "time" and isinstance(value, float):
+                assert several[key] == pytest.approx(value, rel=ERRORS), key

@@ -4,21 +4,35 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 
 import pytest
 
 
-def need(*programs: str, root: bool = False) -> None:
-    """Leave the test out, with a line in the summary, where a program (or the rights of root) is missing.
+# What a right is good for: it is there if this ends well.
+_TRIALS = {
+    "to make network namespaces": ["unshare", "--net", "--uts", "true"],
+    "to mount": ["unshare", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"],
+}
 
-    In continuous integration (CP_MACE_CI=1, see .ci/run) that is a failure.
+
+def need(*programs: str, right: str | None = None) -> None:
+    """Leave the test out, with a line in the summary, where a program or the right it needs is missing.
+
+    In continuous integration (CI is set, see .ci/run) that is a failure.
+
+    Args:
+        programs: names of commands.
+        right: of root, outside most containers: one of the rights above.
     """
     missing = [program for program in programs if shutil.which(program) is None]
-    if root and os.geteuid() != 0:
-        missing.append("the rights of root")
+    if right is not None and not missing:
+        tried = subprocess.run(_TRIALS[right], capture_output=True)
+        if tried.returncode != 0 or os.geteuid() != 0:
+            missing.append(f"the right {right}")
     if not missing:
         return
     message = f"needs {', '.join(missing)}"
-    if os.environ.get("CP_MACE_CI") == "1":
+    if os.environ.get("CI"):
         pytest.fail(message)
     pytest.skip(message)

@@ -81,7 +81,9 @@ def test_mpirun(one_process, tmp_path):
     check(tmp_path, one_process, "mpi|mpirun")
 
 
-@pytest.mark.parametrize("named", [[], ["--launcher=slurm"]], ids=["recognised", "named"])
+@pytest.mark.parametrize(
+    "named", [[], pytest.param(["--launcher=slurm"], marks=pytest.mark.slow)], ids=["recognised", "named"]
+)
 def test_srun(one_process, tmp_path, named):
     started([*SRUN, *TWO, *named], tmp_path).succeeded()
     check(tmp_path, one_process, "slurm|srun")
@@ -105,7 +107,7 @@ def test_report_15_two_plain_processes_with_the_variables_of_slurm(one_process, 
 @pytest.mark.slow
 def test_torchrun_on_two_hosts(one_process, tmp_path):
     """Two network namespaces with names of their own stand for the hosts, joined by a cable."""
-    need("ip", "unshare", root=True)
+    need("ip", "unshare", right="to make network namespaces")
     tiny_data(tmp_path)
     environment = {"PYTHONPATH": str(WATCH), "WRITES": f"{tmp_path}.writes"}
     with two_hosts() as hosts:
@@ -172,9 +174,9 @@ def together(commands: list[list[str]], folder: Path, environment: dict[str, str
         ({}, ["--launcher=slurm"], "slurm did not start this process"),
         ({"PMI_RANK": "0", "PMI_SIZE": "2"}, [], "MPI_LOCALRANKID is not"),
         (
-            {"RANK": "2", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "MASTER_ADDR": "h", "MASTER_PORT": "1"},
+            {"RANK": "0", "WORLD_SIZE": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "h", "MASTER_PORT": "1"},
             [],
-            "ranks",
+            "WORLD_SIZE is 0",
         ),
     ],
 )
@@ -185,7 +187,9 @@ def test_report_15_a_wish_that_cannot_be_met_ends_in_one_line(tmp_path, environm
     assert not (tmp_path / "run.model").exists()
 
 
-@pytest.mark.parametrize("launcher", [SRUN, MPIRUN], ids=["srun", "mpirun"])
+@pytest.mark.parametrize(
+    "launcher", [pytest.param(SRUN, marks=pytest.mark.slow), MPIRUN], ids=["srun", "mpirun"]
+)
 def test_a_complaint_is_printed_once_under_every_launcher(tmp_path, launcher):
     need(launcher[0])
     finished = started([*launcher, *TWO, "--train_file=nothing.xyz"], tmp_path).failed()
@@ -194,6 +198,7 @@ def test_a_complaint_is_printed_once_under_every_launcher(tmp_path, launcher):
     assert all("nothing.xyz" in line for line in complaints)
 
 
+@pytest.mark.slow
 def test_contradicting_launchers_are_named(tmp_path):
     need("mpirun")
     by_hand = {
@@ -212,3 +217,34 @@ def test_a_process_that_does_not_come_is_named_in_time(tmp_path):
     environment = job | {"SLURM_LOCALID": "0", "MASTER_PORT": str(free_port())}
     finished = started([*TRAIN, "--dist_timeout=1"], tmp_path, **environment).failed()
     assert "process 1 of 2 did not come to localhost" in finished.output
+
+
+RESTARTED = """
+import os, sys
+import torch
+import torch.distributed as dist
+from mace.tools.ranks.launchers import find_launch
+from mace.tools.ranks.placement import place
+from mace.tools.ranks.rendezvous import describe, join_group
+
+launch = find_launch(os.environ)
+placement = place(launch, "cpu")
+members = join_group(launch, placement, 60.0)
+if launch.restarts == 0:
+    sys.exit(launch.rank)  # process 1 fails, and torchrun starts both anew
+total = torch.ones(1)
+dist.all_reduce(total)
+print(f"attempt {launch.restarts}: {describe(launch, placement, members)}, sum {total.item()}", flush=True)
+dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+def test_processes_meet_again_when_torchrun_starts_them_anew(tmp_path):
+    (tmp_path / "restarted.py").write_text(RESTARTED)
+    flags = ["--standalone", "--nproc_per_node=2", "--max_restarts=1"]
+    finished = run([*TORCHRUN[1:], *flags, sys.executable, "restarted.py"], tmp_path).succeeded()
+    lines = re.findall(
+        r"attempt 1: 2 processes on 1 host .*, launched by torchrun, .*, sum 2.0", finished.output
+    )
+    assert len(lines) == 2, finished.output

@@ -8,7 +8,6 @@ import subprocess
 
 import pytest
 
-
 # What a right is good for: it is there if this ends well.
 _TRIALS = {
     "to make network namespaces": ["unshare", "--net", "--uts", "true"],

@@ -112,6 +112,18 @@ def get_tag(name: str, seed: int) -> str:
     return f"{name}_run-{seed}"
 
 
+class LogFile(logging.FileHandler):
+    """A log that says once that it cannot be written; a full disk would fill the console with tracebacks."""
+
+    complained = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
+        """Complain about the first record that is lost."""
+        if not self.complained:
+            self.complained = True
+            print(f"the log {self.baseFilename} cannot be written: {sys.exc_info()[1]}", file=sys.stderr)
+
+
 def setup_logger(
     level: int | str = logging.INFO,
     tag: str | None = None,
@@ -140,7 +152,7 @@ def setup_logger(
         handler.close()
     handlers = _handlers(level, tag, directory, rank)
     if own_file and tag is not None and directory is not None:
-        handlers.append((logging.FileHandler(_made(directory) / f"{tag}_rank{rank}.log"), logging.DEBUG))
+        handlers.append((LogFile(_made(directory) / f"{tag}_rank{rank}.log"), logging.DEBUG))
     for handler, lowest in handlers:
         handler.set_name(__name__)
         handler.setLevel(lowest)
@@ -158,8 +170,8 @@ def _handlers(
     handlers: list[tuple[logging.Handler, int | str]] = [(logging.StreamHandler(sys.stdout), level)]
     if tag is not None and directory is not None:
         folder = _made(directory)
-        handlers.append((logging.FileHandler(folder / f"{tag}.log"), level))
-        handlers.append((logging.FileHandler(folder / f"{tag}_debug.log"), logging.DEBUG))
+        handlers.append((LogFile(folder / f"{tag}.log"), level))
+        handlers.append((LogFile(folder / f"{tag}_debug.log"), logging.DEBUG))
     return handlers
 
 

@@ -8,12 +8,14 @@ end in the save stage.
 from __future__ import annotations
 
 import shutil
+import sys
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
-from tests.harness import CP, Finished, run, tiny_data, two
+from tests.data.make_tiny import main as make_tiny
+from tests.harness import BASE, CP, DATA, E0S, NO_STATISTICS, Finished, metric, one, run, tiny_data, two
 from tests.patches.toy import ROOT, commit, patches, quilt
 from tests.patches.toy import run as run_command
 
@@ -114,6 +116,68 @@ def test_0003_an_interrupted_write_leaves_half_a_model_without_the_atomic_writer
     if fault == "full":
         assert "checkpoints/m_run-1.model" in guarded.output and "File too large" in guarded.output
     assert_saved(train(trees[3], guarded.folder, "--restart_latest"), trees[3])
+
+
+STAND_IN = Path(__file__).parents[1] / "distributed" / "srun.py"  # for srun: the variables, and two processes
+FAULTY_RUN = Path(__file__).parents[1] / "distributed" / "faulty_run.py"
+
+
+def train_with(command: list[str], tree: Path, folder: Path, *flags: str, **env: str) -> Finished:
+    """The same training, started by ``python *command``; ``flags`` come last."""
+    folder.mkdir()
+    tiny_data(folder)
+    return run([*command, *DATA, *E0S, *BASE, *CP, "--name=m", *flags], folder, tree=tree, env=env)
+
+
+def test_0004_processes_of_srun_do_not_find_each_other_without_the_launchers(trees, tmp_path):
+    srun = [str(STAND_IN), "-n", "2", sys.executable, "-m", "mace.cli.run_train"]
+    flags = ["--distributed", "--max_num_epochs=1"]
+    without = train_with(srun, trees[3], tmp_path / "without", *flags).failed()
+    assert "no launcher started this process" in without.output and model_files(without.folder) == []
+    found = train_with(srun, trees[4], tmp_path / "with", *flags)
+    assert_saved(found, trees[4])
+    assert "2 processes on 1 host" in found.output and "launched by srun" in found.output
+
+
+def test_0005_ranks_part_at_the_end_of_patience_without_shared_decisions(trees, tmp_path):
+    flags = ["--lr=0.0", "--patience=2", "--max_num_epochs=20", "--dist_timeout=15"]
+    without = train(trees[4], tmp_path / "without", *flags).failed()
+    assert "Stopping optimization after 2 epochs without improvement" in without.output
+    assert model_files(without.folder) == []
+    found = train(trees[5], tmp_path / "with", *flags)
+    assert_saved(found, trees[5])
+    assert "Stopping optimization after 2 epochs without improvement" in found.output
+
+
+@pytest.mark.slow
+def test_0005_errors_depend_on_the_number_of_ranks_without_the_pooling(trees, tmp_path):
+    """Five validation frames: with two ranks one of them counts twice."""
+    errors = {}
+    for level in (4, 5):
+        folder = tmp_path / str(level)
+        folder.mkdir()
+        tiny_data(folder)
+        make_tiny(folder / "valid.xyz", 5, 31)
+        flags = [*CP, *NO_STATISTICS, "--lr=0.0", "--max_num_epochs=1"]
+        one([*flags, "--name=one"], folder, tree=trees[level]).succeeded()
+        two([*flags, "--name=two"], folder, tree=trees[level]).succeeded()
+        errors[level] = [metric(folder, name, "rmse_f", epoch=0) for name in ("one", "two")]
+    assert errors[4][1] != pytest.approx(errors[4][0], rel=1e-3)
+    assert errors[5][1] == pytest.approx(errors[5][0], rel=1e-12)
+
+
+def test_0006_torchrun_knows_no_cause_without_the_failures(trees, tmp_path):
+    launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", "--no-python"]
+    command = [*launcher, sys.executable, str(FAULTY_RUN)]
+    fault = {"FAULT": "exception", "MOMENT": "middle step", "RANK_AT_FAULT": "1"}
+    without, found = (
+        train_with(command, trees[level], tmp_path / str(level), "--distributed", **fault).failed()
+        for level in (5, 6)
+    )
+    report = "Root Cause (first observed failure)"
+    assert "Planted" not in without.output.partition(report)[2]
+    assert "Planted: planted in this rank" in found.output.partition(report)[2]
+    assert found.told.count("rank 1 failed:\nTraceback") == 1
 
 
 def test_the_committed_stack_is_clean():

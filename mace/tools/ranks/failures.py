@@ -28,7 +28,7 @@ from mace.tools.ranks.peers import Peer, PeerLost, troubles
 from mace.tools.ranks.stopping import ignore_stop_signals
 
 _KEY = "failed"  # in the store: how many processes have
-_PATIENCE = 3.0  # seconds in which a process that lost contact waits for the word of the one that failed
+_PATIENCE = 3.0  # seconds that a process that lost contact leaves to the one that failed
 _GRACE = 2.0  # seconds that rank 0 stays after it has spoken, before there is a board
 # What torch's back ends say when another process is gone or does not answer.
 _LOST_CONTACT = (
@@ -62,13 +62,6 @@ class Board:
             except RuntimeError:
                 self.is_first = True
         return self.is_first
-
-    def is_claimed(self) -> bool:
-        """Whether some process has failed."""
-        try:
-            return self.store.add(_KEY, 0) > 0
-        except RuntimeError:
-            return False
 
 
 _board: Board | None = None
@@ -152,11 +145,13 @@ def _speak(message: str) -> None:
 
 
 def _has_the_word(own: bool) -> bool:
-    """Whether this process is to tell what happened; one that lost contact lets the other speak first."""
+    """Whether this process is to tell what happened; one that lost contact lets the other speak, and end, first.
+
+    Launchers take the process that ends first for the cause.
+    """
     assert _board is not None
-    until = time.monotonic() + (0.0 if own else _PATIENCE)
-    while not own and not _board.is_claimed() and time.monotonic() < until:
-        time.sleep(0.1)
+    if not own:
+        time.sleep(_PATIENCE)
     return _board.claim()
 
 

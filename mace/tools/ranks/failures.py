@@ -145,7 +145,7 @@ def _speak(message: str) -> None:
 
 
 def _has_the_word(own: bool) -> bool:
-    """Whether this process is to tell what happened; one that lost contact lets the other speak, and end, first.
+    """Whether this process is to tell what happened; one that lost contact lets the other end before it.
 
     Launchers take the process that ends first for the cause.
     """

@@ -177,7 +177,15 @@ def _port_in_use(launch: Launch) -> InputError:
 
 
 def _introduce(store: dist.Store, launch: Launch, placement: Placement) -> tuple[Member, ...]:
-    """Tell the others about this process, and hear from each."""
+    """Tell the others about this process, and hear from each.
+
+    Raises:
+        InputError: a process of this rank has come already, of a run that nothing tells from this one; a
+            process does not come in time.
+    """
+    # The store of a launcher outlives the processes: it may bring others under the same rank.
+    if not launch.has_store and store.add(f"arrivals_{launch.rank}", 1) > 1:
+        raise _port_in_use(launch)
     me = Member(socket.gethostname(), str(placement.device), placement.identity())
     store.set(f"member_{launch.rank}", json.dumps(asdict(me)))
     return tuple(_heard(store, launch, rank) for rank in range(launch.world_size))

@@ -80,6 +80,14 @@ def test_the_store_of_another_run_is_not_joined(launch):
     assert other.get(rendezvous._JOB) == b"slurm 2.0, 2 processes"
 
 
+def test_a_second_process_of_the_same_rank_is_refused(launch):
+    """Two runs on one host that nothing tells apart, and that both want the usual port."""
+    store = dist.PrefixStore("ranks/attempt_0", rendezvous._open_store(launch, timedelta(seconds=5)))
+    store.set("member_0", "{}")
+    store.add("arrivals_1", 1)
+    assert "is in use" in refused(replace(launch, rank=1), 5.0)
+
+
 def test_members_are_known_to_all_before_there_is_a_group(launch):
     found = {}
 

@@ -70,7 +70,7 @@ PROCESSES = FlagGroup(
             "cpu",
             "where to compute",
             choices=("cpu", "cuda", "mps", "xpu"),
-            later_values={"mps": "Apple GPUs", "xpu": "Intel GPUs"},
+            later_values={"mps": "Apple GPUs"},
         ),
         Flag(
             "--default_dtype",

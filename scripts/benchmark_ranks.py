@@ -1,0 +1,85 @@
+"""Two ranks on two cores beside one rank on one core: seconds of a training step with the same global batch.
+
+Both are the real command, on gloo; the two alternate in one run, and a ratio is formed within a round. The time
+of a step is that of the metrics file; the first steps, in which TorchScript specialises, are left out.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+GLOBAL_BATCH = 4
+STEPS = 14
+WARM_UP = 4  # steps that do not count
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+RUN = [
+    "-m",
+    "mace.cli.run_train",
+    "--name=bench",
+    "--model=MACE",
+    "--train_file=train.xyz",
+    "--valid_file=valid.xyz",
+    "--E0s=average",
+    "--hidden_irreps=64x0e + 64x1o",
+    "--max_ell=3",
+    "--r_max=5.0",
+    "--max_num_epochs=1",
+    "--default_dtype=float64",
+    "--seed=1",
+]
+
+
+def frames(count: int, skip: int) -> str:
+    """Frames of the data that the tests use."""
+    text = (ROOT / "tests/data/cu_water_train.xyz").read_text().splitlines(keepends=True)
+    length = int(text[0]) + 2  # all have the same number of atoms
+    return "".join(text[skip * length : (skip + count) * length])
+
+
+def seconds_of_a_step(ranks: int) -> float:
+    """The median over the steps of one run."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder, "train.xyz").write_text(frames(GLOBAL_BATCH * STEPS, 0))
+        Path(folder, "valid.xyz").write_text(frames(1, GLOBAL_BATCH * STEPS))
+        command = [*(TORCHRUN if ranks > 1 else []), *RUN, f"--batch_size={GLOBAL_BATCH // ranks}"]
+        environment = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": "ignore",
+        }
+        done = subprocess.run(
+            [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True
+        )
+        if done.returncode:
+            sys.exit(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stdout}{done.stderr}")
+        lines = map(json.loads, Path(folder, "results/bench_run-1_train.txt").read_text().splitlines())
+        times = [line["time"] for line in lines if line["mode"] == "opt"]
+        assert len(times) == STEPS
+        return statistics.median(times[WARM_UP:])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    ratios = []
+    for number in range(arguments.rounds):
+        order = (1, 2) if number % 2 else (2, 1)
+        seconds = {ranks: seconds_of_a_step(ranks) for ranks in order}
+        ratios.append(seconds[1] / seconds[2])
+        print(f"one rank {seconds[1]:.3f} s, two ranks {seconds[2]:.3f} s: {ratios[-1]:.2f}", flush=True)
+    print(
+        f"{platform.machine()}, {os.cpu_count()} cores: two ranks are {statistics.median(ratios):.2f} times as "
+        f"fast as one ({min(ratios):.2f} - {max(ratios):.2f})"
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,7 +1,7 @@
 """Two ranks on two cores beside one rank on one core: seconds of a training step with the same global batch.
 
-Both are the real command, on gloo; the two alternate in one run, and a ratio is formed within a round. The time
-of a step is that of the metrics file; the first steps, in which TorchScript specialises, are left out.
+Both are the real command, on gloo; the two alternate in one run, and a ratio is formed within a round. The
+time of a step is that of the metrics file; the first, in which TorchScript specialises, are left out.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def seconds_of_a_step(ranks: int) -> float:
             "PYTHONWARNINGS": "ignore",
         }
         done = subprocess.run(
-            [sys.executable, *command], cwd=folder, env=environment, capture_output=True, text=True
+            [sys.executable, *command], cwd=folder, env=os.environ | settings, capture_output=True, text=True
         )
         if done.returncode:
             sys.exit(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stdout}{done.stderr}")
@@ -76,8 +76,8 @@ def main() -> None:
         ratios.append(seconds[1] / seconds[2])
         print(f"one rank {seconds[1]:.3f} s, two ranks {seconds[2]:.3f} s: {ratios[-1]:.2f}", flush=True)
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores: two ranks are {statistics.median(ratios):.2f} times as "
-        f"fast as one ({min(ratios):.2f} - {max(ratios):.2f})"
+        f"{platform.machine()}, {os.cpu_count()} cores: two ranks are {statistics.median(ratios):.2f} times "
+        f"as fast as one ({min(ratios):.2f} - {max(ratios):.2f})"
     )
 
 

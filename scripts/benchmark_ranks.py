@@ -49,7 +49,7 @@ def seconds_of_a_step(ranks: int) -> float:
         Path(folder, "train.xyz").write_text(frames(GLOBAL_BATCH * STEPS, 0))
         Path(folder, "valid.xyz").write_text(frames(1, GLOBAL_BATCH * STEPS))
         command = [*(TORCHRUN if ranks > 1 else []), *RUN, f"--batch_size={GLOBAL_BATCH // ranks}"]
-        environment = os.environ | {
+        settings = {
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": str(ROOT),
             "PYTHONWARNINGS": "ignore",

@@ -16,17 +16,15 @@ from mace.tools.trainer import Trainer
 def watch() -> None:
     """Let every trainer of this process keep the notes."""
     end_epoch = Trainer._end_epoch
-    notes = Path(f"watch_{os.environ['RANK']}").open("w")
 
     def watched(*args: Any) -> bool:
         going_on = end_epoch(*args)
         gc.collect()  # what only waits for the collector has not grown
         pages = int(Path("/proc/self/statm").read_text().split()[1])
-        row = {
-            "rss_kb": pages * os.sysconf("SC_PAGE_SIZE") // 1024,
-            "files": len(os.listdir("/proc/self/fd")),
-        }
-        print(json.dumps(row), file=notes, flush=True)
+        memory = pages * os.sysconf("SC_PAGE_SIZE") // 1024
+        row = {"rss_kb": memory, "files": len(os.listdir("/proc/self/fd"))}
+        with Path(f"watch_{os.environ['RANK']}").open("a") as notes:
+            print(json.dumps(row), file=notes)
         return going_on
 
     Trainer._end_epoch = watched  # type: ignore[method-assign]

@@ -2,8 +2,9 @@
 
     FAULT=kind MOMENT=name RANK_AT_FAULT=r python faulty_run.py FLAGS
 
-Started by torchrun in place of the command. The fault replaces nothing of the run: at its moment it does to
-the process what happens to processes. A file ``fault_<rank>`` in the working folder proves that it was there.
+Started, by torchrun or alone, in place of the command. The fault replaces nothing of the run: at its moment it
+does to the process what happens to processes. A file ``fault_<rank>`` in the working folder proves that it was
+there.
 """
 
 from __future__ import annotations
@@ -47,6 +48,8 @@ def happen(fault: str) -> None:
     elif fault in ("term", "usr1"):  # as a queue does, by way of the launcher
         os.kill(os.getppid(), {"term": signal.SIGTERM, "usr1": signal.SIGUSR1}[fault])
         # The signal takes its way while this process goes on.
+    elif fault.startswith("self:"):
+        os.kill(os.getpid(), signal.Signals[fault.removeprefix("self:")])
     elif fault.startswith("shell:"):
         subprocess.run(fault.removeprefix("shell:"), shell=True, check=True)
     elif fault != "nan":
@@ -65,7 +68,7 @@ def install(fault: str, moment: str) -> None:
         calls += 1
         if calls != count:
             return real(*args, **kwargs)
-        Path(f"fault_{os.environ['RANK']}").write_text(f"{fault} at {moment}")
+        Path(f"fault_{os.environ.get('RANK', '0')}").write_text(f"{fault} at {moment}")
         happen(fault)
         result = real(*args, **kwargs)
         return {name: value * float("nan") for name, value in result.items()} if fault == "nan" else result
@@ -74,7 +77,7 @@ def install(fault: str, moment: str) -> None:
 
 
 if __name__ == "__main__":
-    if os.environ.get("FAULT") and os.environ["RANK_AT_FAULT"] in ("all", os.environ["RANK"]):
+    if os.environ.get("FAULT") and os.environ["RANK_AT_FAULT"] in ("all", os.environ.get("RANK", "0")):
         install(os.environ["FAULT"], os.environ["MOMENT"])
     from mace.cli.launch import run_train
 

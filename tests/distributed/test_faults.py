@@ -195,6 +195,36 @@ def test_a_stop_within_an_epoch_goes_on_with_another_number_of_ranks(tmp_path, u
     assert len(rest) == 6 - position["consumed"] // 4
 
 
+def alone(folder: Path, *flags: str, **variables: str) -> Finished:
+    """The run of this file in one process, with the batches of two ranks."""
+    command = [str(RUN), *DATA, *E0S, *BASE, *CP, "--name=m", "--batch_size=4", *flags]
+    return run(command, folder, env=variables)
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", pytest.param("SIGUSR1", marks=pytest.mark.slow)])
+def test_a_stop_signal_to_one_process_ends_it_with_its_own_status(tmp_path, undisturbed, name):
+    folder = tiny_data(tmp_path)
+    fault = {"FAULT": f"self:{name}", "MOMENT": "evaluation", "RANK_AT_FAULT": "0"}
+    finished = alone(folder, **fault)
+    assert finished.status == 75
+    lines = [line for line in finished.output.splitlines() if line.startswith("mace_run_train: ")]
+    assert len(lines) == 1 and f"stopped by {name} in epoch 1, after 12 configurations" in lines[0]
+    assert tracebacks(finished.output) == 0
+    alone(folder, "--restart_latest").succeeded()
+    rows = records(folder)
+    assert rows.steps == pytest.approx(undisturbed.steps, rel=relative("training over ranks", torch.float64))
+    assert len(rows.evaluations) == 3  # the one that was interrupted is made up for
+
+
+@pytest.mark.slow
+def test_an_interrupt_from_the_keyboard_is_one_line(tmp_path):
+    folder = tiny_data(tmp_path)
+    fault = {"FAULT": "self:SIGINT", "MOMENT": "middle step", "RANK_AT_FAULT": "0"}
+    finished = alone(folder, **fault)
+    assert finished.status == 130 and tracebacks(finished.output) == 0
+    assert finished.output.count("mace_run_train: interrupted") == 1
+
+
 @pytest.mark.parametrize("moment", every(*MOMENTS, fast="middle step"))
 def test_a_rank_that_is_stopped(tmp_path, undisturbed, moment):
     folder = tiny_data(tmp_path)

@@ -2,9 +2,8 @@
 
     FAULT=kind MOMENT=name RANK_AT_FAULT=r python faulty_run.py FLAGS
 
-Started, by torchrun or alone, in place of the command. The fault replaces nothing of the run: at its moment it
-does to the process what happens to processes. A file ``fault_<rank>`` in the working folder proves that it was
-there.
+Started, by torchrun or alone, in place of the command. The fault replaces nothing of the run: at its moment
+it does to the process what happens to processes. A file ``fault_<rank>`` in the working folder proves it.
 """
 
 from __future__ import annotations

@@ -113,7 +113,9 @@ def _launch(module: str, parser: argparse.ArgumentParser) -> None:
         target = importlib.import_module(module)
         # Where ``run`` is what Python programs call with a model, the command is another function.
         getattr(target, "run_command", target.run)(args)
-    except (Exception, KeyboardInterrupt) as error:  # whatever it is, it is told once, in full, and recorded
+    except SystemExit:
+        raise
+    except BaseException as error:  # whatever it is, it is told once, in full, and recorded
         logging.getLogger().debug("The run ended with an error", exc_info=True)
         from mace.tools.ranks.failures import end  # needs torch
 

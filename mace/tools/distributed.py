@@ -92,11 +92,14 @@ class Ranks:
     def heed_stop(self) -> None:
         """Raise StopRequested on every process, if somebody has asked one of them to stop."""
         if self.sum(torch.tensor(float(bool(self.stop)))) > 0:
-            raise self.stop_requested()
+            raise StopRequested(
+                f"{self.stop_reason}; --restart_latest goes on from the last checkpoint, if there is one"
+            )
 
-    def stop_requested(self) -> StopRequested:
-        """The exception for a stop that all processes know of."""
-        return StopRequested(f"stopped by {self.stop.signal or 'a signal to another process of the run'}")
+    @property
+    def stop_reason(self) -> str:
+        """What stops the run, once all processes know of it."""
+        return f"stopped by {self.stop.signal or 'a signal to another process of the run'}"
 
     def gather(self, value: T) -> list[T]:
         """The picklable values of all processes, in the order of the ranks."""
@@ -254,7 +257,7 @@ def _joined(launch: Launch, placement: Placement, timeout: float | None) -> Iter
     failed = True
     try:
         peers = tuple(ranks.gather(Peer.myself(ranks.rank)))
-        hang_up(Board(store, ranks.rank, peers))
+        hang_up(Board(store, ranks.rank, peers, is_keeper=launch.rank == 0 and not launch.has_store))
         yield replace(ranks, peers=peers)
         failed = False
     except BaseException as error:

@@ -15,6 +15,7 @@ from mace.exceptions import InputError
 from mace.tools.distributed import Ranks
 from mace.tools.graphs import GraphSet, RunGraphs, share
 from mace.tools.ranks.sampling import EpochSampler
+from mace.tools.ranks.stopping import spare_worker
 from mace.tools.torch_geometric import DataLoader
 
 
@@ -80,6 +81,7 @@ def _loader_settings(plan: DataPlan, ranks: Ranks) -> dict[str, Any]:
     """Pinned memory only speeds up copies to a GPU."""
     return {
         "num_workers": plan.num_workers,
+        "worker_init_fn": spare_worker,
         "pin_memory": plan.pin_memory and ranks.device.type == "cuda",
     }
 

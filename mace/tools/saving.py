@@ -50,18 +50,16 @@ def told_to_all(ranks: _Ranks, action: Callable[[], _Result]) -> _Result | None:
     """Run ``action`` on the main rank while the others wait; its failure is everybody's.
 
     Returns the result on the main rank and None elsewhere, after all ranks have met once. Raises `SaveError`
-    with the same line on every rank if the action raised anything; an interrupt of the main rank is passed on
-    as it is there.
+    with the same line on every rank if the action raised anything. What is no Exception, such as an
+    interrupt, ends the main rank at once: the others lose contact.
     """
     result, failure = None, None
     if ranks.is_main:
         try:
             result = action()
-        except BaseException as error:  # whatever it is, the others must not wait for ever
+        except Exception as error:  # whatever it is, the others must not wait for ever
             failure = error
     told = ranks.broadcast(None if failure is None else _one_line(failure))
-    if failure is not None and not isinstance(failure, Exception):
-        raise failure
     if told is not None:
         raise SaveError(told) from failure
     return result

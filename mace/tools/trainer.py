@@ -212,6 +212,7 @@ class Trainer:
             train_sampler.set_epoch(epoch, progress.consumed)
         elif train_sampler is not None:
             train_sampler.set_epoch(epoch)
+        per_step = train_loader.batch_size * self.steps.accumulation * self.ranks.world_size
         outcome = train_one_epoch(
             model=self.model,
             loss_fn=self.current_loss,
@@ -227,8 +228,8 @@ class Trainer:
             ranks=self.ranks,
             progress=sys.stderr.isatty() if self.plan.progress is None else self.plan.progress,
             how=self.steps,
+            first_step=progress.consumed // per_step,
         )
-        per_step = train_loader.batch_size * self.steps.accumulation * self.ranks.world_size
         progress.consumed += outcome.steps * per_step
         if outcome.stopping:
             self._stop(epoch)
@@ -238,7 +239,7 @@ class Trainer:
         self._save(lambda: self.checkpoints.save_latest(self.state, epochs=epoch))
         where = f"epoch {epoch}, after {self.progress.consumed} configurations"
         raise StopRequested(
-            f"{self.ranks.stop_requested()} in {where}: {self.checkpoints.io.latest_path} holds that state, "
+            f"{self.ranks.stop_reason} in {where}: {self.checkpoints.io.latest_path} holds that state, "
             "and --restart_latest goes on from it"
         )
 
@@ -313,11 +314,16 @@ class Trainer:
     @property
     def _has_run_out_of_patience(self) -> bool:
         """Whether the run that is continued had ended by patience, and has no stage two ahead."""
-        progress = self.progress
-        stage_two_ahead = (
-            self.swa is not None and not progress.stage_two and progress.next_epoch <= self.swa.start
+        return self.progress.num_unimproved >= self.plan.patience and not self._stage_two_ahead
+
+    @property
+    def _stage_two_ahead(self) -> bool:
+        """Whether stage two has not begun yet, and begins with the next epoch or later."""
+        return (
+            self.swa is not None
+            and not self.progress.stage_two
+            and self.progress.next_epoch <= self.swa.start
         )
-        return progress.num_unimproved >= self.plan.patience and not stage_two_ahead
 
     def _count(self, improved: bool) -> bool:
         """Keep count of evaluations without improvement, and say whether to go on."""
@@ -330,7 +336,7 @@ class Trainer:
         if progress.num_unimproved < self.plan.patience:
             return True
         message = f"Stopping optimization after {progress.num_unimproved} epochs without improvement"
-        if self.swa is not None and not progress.stage_two and progress.next_epoch < self.swa.start:
+        if self.swa is not None and self._stage_two_ahead:
             logging.info(f"{message} and starting Stage Two")
             progress.next_epoch = self.swa.start
             return True

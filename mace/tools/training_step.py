@@ -89,9 +89,9 @@ class Stepper:
             shares.append(loss.detach())
         mean_loss = self.ranks.sum(torch.stack(shares).sum()) / self.ranks.world_size
         _require_finite("loss", mean_loss, place)
-        if self.max_grad_norm is not None:
-            norm = nn.utils.clip_grad_norm_(self.model.parameters(), max_norm=self.max_grad_norm)
-            _require_finite("gradient norm", norm, place)
+        largest = math.inf if self.max_grad_norm is None else self.max_grad_norm
+        norm = nn.utils.clip_grad_norm_(self.model.parameters(), max_norm=largest)
+        _require_finite("gradient norm", norm, place)
         self.optimizer.step()
         if self.ema is not None:
             self.ema.update()
@@ -208,10 +208,12 @@ def train_one_epoch(
     ranks: Ranks | None = None,
     progress: bool = False,
     how: StepPlan = ONE_BATCH,
+    first_step: int = 0,
 ) -> EpochOutcome:
     """Train on every batch of the loader once, and give ``logger`` a record a step on the first process.
 
-    The epoch ends early, on all ranks after the same step, if somebody has asked one of them to stop.
+    Batches that do not fill a step are left out. The epoch ends early, on all ranks after the same step, if
+    somebody has asked one of them to stop; ``first_step`` counts what an earlier call has done of it.
     ``distributed_model`` is the wrapper of ``model`` with several processes; ``rank`` is this process's
     number where ``ranks`` does not say it; ``progress`` shows a bar on stderr; ``how`` is about batches,
     memory and precision. The other arguments are those of :class:`Stepper`.
@@ -238,7 +240,8 @@ def train_one_epoch(
     _switch(optimizer, "train")
     with recomputed_activations(model) if how.recompute else nullcontext():
         for batches in groups:
-            outcome = stepper.step(batches, f"epoch {epoch}, step {steps} (both counted from 0)")
+            place = f"epoch {epoch}, step {first_step + steps} (both counted from 0)"
+            outcome = stepper.step(batches, place)
             steps += 1
             if ranks.is_main and rank == 0:
                 logger.log({**outcome.record, "mode": "opt", "epoch": epoch})

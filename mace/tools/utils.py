@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -195,6 +196,14 @@ class UniversalEncoder(json.JSONEncoder):
         return super().default(o)
 
 
+def _drop_half_a_line(path: Path) -> None:
+    """Cut what stands behind the last end of a line, if there is such a file."""
+    if path.is_file():
+        content = path.read_bytes()
+        if not content.endswith(b"\n"):
+            os.truncate(path, content.rfind(b"\n") + 1)
+
+
 class MetricsLogger:
     """Appends records to ``<directory>/<tag>.txt``, one JSON object a line.
 
@@ -208,6 +217,7 @@ class MetricsLogger:
     def __init__(self, directory: str | Path, tag: str) -> None:
         self.directory = Path(directory)
         self.path = self.directory / f"{tag}.txt"
+        self._begun = False
 
     def log(self, d: Mapping[str, Any]) -> None:
         """Append one record.
@@ -219,8 +229,11 @@ class MetricsLogger:
         line = json.dumps(d, cls=UniversalEncoder) + "\n"
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
+            if not self._begun:
+                _drop_half_a_line(self.path)  # of a run that died
             with open(self.path, "a", encoding="utf-8") as file:
                 file.write(line)
+            self._begun = True
         except OSError as error:
             raise RunError(
                 f"cannot write {self.path}: {error.strerror}; checkpoints are kept, --restart_latest goes on "

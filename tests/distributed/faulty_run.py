@@ -13,6 +13,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -46,7 +47,7 @@ def happen(fault: str) -> None:
         raise Planted("planted in this rank")
     elif fault in ("term", "usr1"):  # as a queue does, by way of the launcher
         os.kill(os.getppid(), {"term": signal.SIGTERM, "usr1": signal.SIGUSR1}[fault])
-        # The signal takes its way while this process goes on.
+        time.sleep(1.0)  # its way through the launcher, which the run might end before
     elif fault.startswith("self:"):
         os.kill(os.getpid(), signal.Signals[fault.removeprefix("self:")])
     elif fault.startswith("shell:"):

@@ -5,11 +5,15 @@ Nor do they depend on how a step is spread over time and memory.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
+from mace.tools.recomputation import recomputed_activations
 from tests.data.make_tiny import main as make_tiny
 from tests.harness import CP, NO_STATISTICS, Finished, losses, one, records, tiny_data, two
 
@@ -73,6 +77,24 @@ def test_recomputed_activations(folder):
     same_losses(folder, "recomputed", "--activation_checkpointing")
 
 
+def test_recomputed_layers_run_twice_a_step():
+    model = nn.Module()
+    model.interactions = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
+    model.products = nn.ModuleList([nn.Linear(2, 2)])
+    calls = []
+    for layer in (*model.interactions, *model.products):
+        plain = layer.forward
+        layer.forward = lambda x, plain=plain: calls.append(1) or plain(x)
+    for enabled, expected in ((False, 3), (True, 6)):
+        calls.clear()
+        with recomputed_activations(model) if enabled else nullcontext():
+            x = torch.ones(1, 2, requires_grad=True)
+            for layer in (*model.interactions, *model.products):
+                x = layer(x).sigmoid()
+            x.sum().backward()
+        assert len(calls) == expected
+
+
 @pytest.mark.parametrize("optimizer", ["adam", pytest.param("adamw", marks=pytest.mark.slow)])
 def test_a_sharded_optimiser_and_its_restart(folder, optimizer):
     """A checkpoint of a sharded optimiser is that of a plain one, whatever the number of ranks."""
@@ -101,7 +123,7 @@ def test_bfloat16_steps_give_the_same_files_and_similar_errors(folder):
     assert files[0] == files[1] and len(files[0]) >= 6
     single, mixed = (records(results(folder, name), "eval")[-1] for name in ("single", "mixed"))
     for key in ("rmse_e_per_atom", "rmse_f", "rmse_p"):
-        assert 1 / AUTOCAST < mixed[key] / single[key] < AUTOCAST
+        assert mixed[key] != single[key] and 1 / AUTOCAST < mixed[key] / single[key] < AUTOCAST
 
 
 def test_autocast_of_a_double_precision_model_is_refused(folder):
@@ -142,4 +164,4 @@ def test_reports_13_14_errors_count_every_frame_once(uneven, of_one_rank, ranks)
         assert one_rank.keys() == several.keys()
         for key, value in one_rank.items():
             if key != "time" and isinstance(value, float):
-                assert several[key] == pytest.approx(value, rel=ERRORS), key
+                assert several[key] == pytest.approx(value, rel=ERRORS, abs=0), key

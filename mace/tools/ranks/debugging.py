@@ -53,7 +53,8 @@ def _logged(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
         number += 1
         _logger.debug("Exchange %s %d begins: %s", name, number, ", ".join(map(_shown, args)))
         result = call(*args, **kwargs)
-        _logger.debug("Exchange %s %d has ended", name, number)
+        under_way = kwargs.get("async_op", False)
+        _logger.debug("Exchange %s %d %s", name, number, "is under way" if under_way else "has ended")
         return result
 
     logged.__module__ = __name__

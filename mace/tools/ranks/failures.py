@@ -52,6 +52,7 @@ class Board:
     store: dist.Store
     rank: int
     peers: Sequence[Peer]
+    is_keeper: bool  # whether the store is in this process
     is_first: bool | None = None  # None until this process has failed
 
     def claim(self) -> bool:
@@ -92,14 +93,16 @@ def end(program: str, error: BaseException) -> NoReturn:
     if _board is not None:
         ignore_stop_signals()
     own = not is_lost_contact(error)
-    message = _message(program, error) if own else None
+    message = _message(program, error) if own else _lost_contact_message(program, error)
     if own:
         _record_for_launcher(error, message)
     if _board is not None:
         if _has_the_word(own):
-            _speak(message or _lost_contact_message(program, error))
+            _speak(message)
+        if _board.is_keeper:
+            time.sleep(_PATIENCE + 1.0)  # with this process goes the board that the others have to read
         _exit_at_once(_status(error))
-    report_failure(message or _lost_contact_message(program, error))
+    report_failure(message)
     sys.exit(_status(error))
 
 
@@ -116,7 +119,7 @@ def report_once(message: str) -> None:
         _speak(message)
 
 
-def report_failure(message: str, patience: float = 20.0) -> None:
+def report_failure(message: str, patience: float = 8.0) -> None:
     """Print why this process is about to end where there is no board: before the processes have met.
 
     A launcher stops the other processes as soon as one has ended. So that the first process can speak
@@ -196,12 +199,15 @@ def _status(error: BaseException) -> int:
     return getattr(error, "status", 1)
 
 
-def _record_for_launcher(error: BaseException, message: str | None) -> None:
+def _record_for_launcher(error: BaseException, message: str) -> None:
     """Leave the cause where torchrun looks for it; its report then shows it for this rank."""
     path = os.environ.get("TORCHELASTIC_ERROR_FILE")
     if path is None:
         return
     extra = {"py_callstack": message, "timestamp": str(int(time.time()))}
     content = {"message": {"message": f"{type(error).__name__}: {error}", "extraInfo": extra}}
-    with open(path, "w", encoding="utf-8") as file:
-        json.dump(content, file)
+    try:
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+    except OSError as refusal:  # a full disk, perhaps the very cause: what is printed says it as well
+        logging.getLogger(__name__).debug("torchrun is not told: %s", refusal)

@@ -19,17 +19,17 @@ class Peer:
     rank: int
     host: str
     pid: int
-    namespace: int  # of process numbers; containers of one host have several
+    place: str  # where its number means this process
 
     @classmethod
     def myself(cls, rank: int) -> Peer:
         """This process."""
-        return cls(rank=rank, host=socket.gethostname(), pid=os.getpid(), namespace=_pid_namespace())
+        return cls(rank=rank, host=socket.gethostname(), pid=os.getpid(), place=_place())
 
     @property
     def trouble(self) -> str | None:
         """What this host knows to be wrong with the process; None if it runs, or runs elsewhere."""
-        if (self.host, self.namespace) != (socket.gethostname(), _pid_namespace()):
+        if self.place != _place():
             return None
         return _TROUBLES.get(_process_state(self.pid))
 
@@ -37,8 +37,11 @@ class Peer:
         return f"rank {self.rank} (process {self.pid} on {self.host})"
 
 
-class PeerLost(RuntimeError):
-    """Another process of the run has ended, so that there is nobody left to be in step with."""
+class PeerLost(BaseException):
+    """Another process of the run has ended, so that there is nobody left to be in step with.
+
+    No kind of Exception: it is raised wherever a signal finds the process, and nothing there is to catch it.
+    """
 
 
 def troubles(peers: Iterable[Peer]) -> list[str]:
@@ -51,11 +54,13 @@ def ended(peers: Iterable[Peer]) -> list[Peer]:
     return [peer for peer in peers if peer.trouble == "has ended"]
 
 
-def _pid_namespace() -> int:
+def _place() -> str:
+    """What tells hosts, and containers of one host, apart: names of hosts may be the same."""
     try:
-        return os.stat("/proc/self/ns/pid").st_ino
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:  # no Linux
-        return 0
+        return socket.gethostname()
 
 
 def _process_state(pid: int) -> str:

@@ -50,7 +50,7 @@ def stop_wishes(peers: Sequence[Peer]) -> Iterator[StopWish]:
         # A process that fails among others is to end with its own status, not by the launcher's signal.
         if not (failed and peers):
             for number, handler in before.items():
-                signal.signal(number, handler)
+                signal.signal(number, handler or signal.SIG_DFL)  # None: it was not set from Python
 
 
 def ignore_stop_signals() -> None:
@@ -58,3 +58,9 @@ def ignore_stop_signals() -> None:
     if threading.current_thread() is threading.main_thread():
         for number in STOP_SIGNALS:
             signal.signal(number, signal.SIG_IGN)
+
+
+def spare_worker(number: int) -> None:
+    """Begin a worker of a data loader: signals to the whole group are its owner's to obey, who needs it."""
+    ignore_stop_signals()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -141,3 +141,11 @@ def test_a_second_setup_replaces_the_first(tmp_path, capsys):
     assert (tmp_path / "one.log").read_text() == ""
     assert "hello" in (tmp_path / "two.log").read_text()
     assert foreign in logging.getLogger().handlers
+
+
+def test_half_a_record_of_a_run_that_died_is_dropped(tmp_path):
+    logger = MetricsLogger(tmp_path, "m")
+    logger.path.write_text('{"loss": 1}\n{"lo')
+    logger.log({"loss": 2})
+    logger.log({"loss": 3})
+    assert [json.loads(line)["loss"] for line in logger.path.read_text().splitlines()] == [1, 2, 3]

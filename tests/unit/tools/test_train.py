@@ -331,13 +331,14 @@ def test_a3_d9_stage_two_has_its_loss_and_learning_rate(tmp_path, caplog):
     assert trainer.load_best(stage_two=True) in (2, 3)
 
 
-def test_patience_jumps_to_stage_two(tmp_path, caplog):
+@pytest.mark.parametrize("start", [7, 3])  # 3: the next epoch would have been the first of stage two anyway
+def test_patience_jumps_to_stage_two(tmp_path, caplog, start):
     trainer = scripted(
-        tmp_path, 1.0, 1.0, 2.0, stages=StagePlan(start=7, lr=1e-4), max_num_epochs=9, patience=2
+        tmp_path, 1.0, 1.0, 2.0, stages=StagePlan(start=start, lr=1e-4), max_num_epochs=start + 2, patience=2
     )
     with caplog.at_level("INFO"):
         records = fit_scripted(trainer)
-    assert epochs(records) == [None, 0, 1, 2, 7, 8]
+    assert epochs(records) == [None, 0, 1, 2, start, start + 1]
     assert "Stopping optimization after 2 epochs without improvement and starting Stage Two" in lines(caplog)
 
 

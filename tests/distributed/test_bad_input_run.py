@@ -84,6 +84,7 @@ def test_a_slow_first_rank_still_speaks_and_both_end_with_status_1(folder):
     assert "(SIGTERM)" not in finished.output
 
 
+@pytest.mark.slow
 def test_restart_from_another_architecture(folder):
     two([*CP, "--name=r", "--max_num_epochs=1"], folder).succeeded()
     (folder / "r.model").unlink()

@@ -45,6 +45,7 @@ def test_a_full_disk_under_the_records(tmp_path):
     told_once(train(tmp_path), "error: cannot write results/m_run-1_train.txt: No space left on device")
 
 
+@pytest.mark.slow
 def test_b3_a_compiled_model_that_cannot_be_written(tmp_path):
     tiny_data(tmp_path)
     # At the start a folder in its place would be refused; the log appears after that.

@@ -47,7 +47,7 @@ def same_records(found, expected):
             )
 
 
-@pytest.mark.parametrize("launch", [one, two])
+@pytest.mark.parametrize("launch", [pytest.param(one, marks=pytest.mark.slow), two])
 def test_losses_are_those_of_a_run_from_the_source(folder, launch):
     name = launch.__name__
     source = launch([*CP, f"--name=xyz_{name}", "--test_file=valid.xyz"], folder)

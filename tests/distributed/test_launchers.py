@@ -62,6 +62,7 @@ def one_process(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_accumulated_batches_in_one_process(one_process, tmp_path):
     started([*TRAIN, "--batch_size=2", "--gradient_accumulation_steps=2"], tmp_path).succeeded()
     assert len(losses(tmp_path / "results/run_run-1_train.txt")) == 9
@@ -89,6 +90,7 @@ def test_srun(one_process, tmp_path, named):
     check(tmp_path, one_process, "slurm|srun")
 
 
+@pytest.mark.slow
 def test_report_15_torchrun_in_a_job_of_slurm(one_process, tmp_path):
     job = {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "node7", "SLURM_NNODES": "1"}
     started([*TORCHRUN, "--standalone", "--nproc_per_node=2", *TWO], tmp_path, **job).succeeded()

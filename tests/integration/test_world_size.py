@@ -95,7 +95,12 @@ def test_recomputed_layers_run_twice_a_step():
         assert len(calls) == expected
 
 
-@pytest.mark.parametrize("optimizer", ["adam", pytest.param("adamw", marks=pytest.mark.slow)])
+def test_a_sharded_optimiser(folder):
+    same_losses(folder, "sharded", "--shard_optimizer", ranks=2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("optimizer", ["adam", "adamw"])
 def test_a_sharded_optimiser_and_its_restart(folder, optimizer):
     """A checkpoint of a sharded optimiser is that of a plain one, whatever the number of ranks."""
     flags = ["--shard_optimizer", f"--optimizer={optimizer}"]

@@ -67,7 +67,7 @@ def test_a_damaged_shard_ends_a_run_of_two_with_one_line(folder):
         ended = two([*CP, "--name=damaged"], folder, data=H5).failed()
     finally:
         shard.write_bytes(whole)
-    assert ended.output.count("train_1.h5' cannot be read, it may be truncated") == 1
+    assert ended.told.count("train_1.h5' cannot be read, it may be truncated") == 1
     assert "InputError" not in ended.output  # no traceback of ours; torchrun shows its own
 
 

@@ -119,7 +119,7 @@ def report_once(message: str) -> None:
         _speak(message)
 
 
-def report_failure(message: str, patience: float = 8.0) -> None:
+def report_failure(message: str, patience: float = 12.0) -> None:
     """Print why this process is about to end where there is no board: before the processes have met.
 
     A launcher stops the other processes as soon as one has ended. So that the first process can speak

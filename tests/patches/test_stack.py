@@ -132,9 +132,10 @@ def train_with(command: list[str], tree: Path, folder: Path, *flags: str, **env:
 def test_0004_processes_of_srun_do_not_find_each_other_without_the_launchers(trees, tmp_path):
     srun = [str(STAND_IN), "-n", "2", sys.executable, "-m", "mace.cli.run_train"]
     flags = ["--distributed", "--max_num_epochs=1"]
-    without = train_with(srun, trees[3], tmp_path / "without", *flags).failed()
+    of_tests = {"PYTHONPATH": str(ROOT)}  # behind the tree: the stand-in has its variables from there
+    without = train_with(srun, trees[3], tmp_path / "without", *flags, **of_tests).failed()
     assert "no launcher started this process" in without.output and model_files(without.folder) == []
-    found = train_with(srun, trees[4], tmp_path / "with", *flags)
+    found = train_with(srun, trees[4], tmp_path / "with", *flags, **of_tests)
     assert_saved(found, trees[4])
     assert "2 processes on 1 host" in found.output and "launched by srun" in found.output
 

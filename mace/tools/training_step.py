@@ -97,6 +97,10 @@ class Stepper:
             self.ema.update()
         return StepOutcome(mean_loss, time.monotonic() - started, totals.stopping)
 
+    @cached_property
+    def _keywords(self) -> dict[str, bool]:
+        return forward_keywords(self.model, self.output_args)
+
     def _announce(self, counts: Sequence[Mapping[str, int]]) -> StepTotals:
         """Tell the other ranks what this one has in the step, and whether it is asked to stop.
 
@@ -111,8 +115,7 @@ class Stepper:
         The mean over the ranks, which their gradients are given, is then the loss of all in one batch.
         """
         with torch.autocast(self.device.type, self.autocast, enabled=self.autocast is not None):
-            keywords = forward_keywords(self.model, self.output_args)
-            output = self.model(batch.to_dict(), training=True, **keywords)
+            output = self.model(batch.to_dict(), training=True, **self._keywords)
         terms = loss_terms(self.loss_fn, batch, output)
         world_size = self.ranks.world_size
         shares = [value * (counts[name] * world_size / totals[name]) for name, value in terms.items()]

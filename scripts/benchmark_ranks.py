@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-GLOBAL_BATCH = 4
-STEPS = 14
-WARM_UP = 4  # steps that do not count
+GLOBAL_BATCH = 16
+STEPS = 10
+WARM_UP = 3  # steps that do not count
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
 RUN = [
     "-m",

@@ -84,7 +84,7 @@ class HeadFiles:
 def load_heads(plan: TrainPlan, ranks: Ranks) -> list[HeadData]:
     """Read, check and split the data of all heads.
 
-    Every rank reads the files; rank 0 makes the random splits and tells the others.
+    One rank of every host reads the files; rank 0 makes the random splits and tells the others.
     The log counts the labels of each kind per file and head, masked Fermi levels too.
 
     Raises:
@@ -100,7 +100,7 @@ def load_heads(plan: TrainPlan, ranks: Ranks) -> list[HeadData]:
 
 def _load_head(head: HeadPlan, plan: TrainPlan, ranks: Ranks) -> HeadData:
     logging.info(f"=============    Processing head {head.name}     ===========")
-    files = ranks.everywhere(lambda: _read_files(head, plan))
+    files = ranks.once_a_host(lambda: _read_files(head, plan))
     _require_same_data(files, ranks)
     _log_file("Training set", files.train, plan)
     train, valid, held_back = _train_and_valid(files, plan, ranks)

@@ -5,6 +5,7 @@ Everything else is handed a :class:`Ranks` and asks it; with one process the sam
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,6 +18,7 @@ import torch.distributed as dist
 from torch import nn
 
 from mace.exceptions import InputError, StopRequested
+from mace.tools.ranks import host_memory
 from mace.tools.ranks.debugging import gradients_group
 from mace.tools.ranks.failures import Board, claim_word, hang_up
 from mace.tools.ranks.launch import Launch
@@ -149,6 +151,39 @@ class Ranks:
             if said is not None:
                 raise InputError(said)
         return value  # type: ignore[return-value]
+
+    @property
+    def host_mates(self) -> tuple[int, ...]:
+        """The ranks of this host in order, this one among them, if they can map each other's files."""
+        myself = next((peer for peer in self.peers if peer.rank == self.rank), None)
+        if myself is None or not host_memory.is_possible():
+            return (self.rank,)
+        return tuple(peer.rank for peer in self.peers if peer.place == myself.place)
+
+    def shared_on_host(self, make: Callable[[], T]) -> list[T] | None:
+        """Values of the processes of this host, in the order of ``host_mates``, in memory that they share.
+
+        None where no host has two processes, and where memory cannot be shared: the log says why. An
+        :class:`InputError` of ``make`` is raised on every process alike.
+        """
+        if len({peer.place for peer in self.peers}) == len(self.peers) or not host_memory.is_possible():
+            return None
+        values, trouble = host_memory.share(self.everywhere(make), self.host_mates, self.gather)
+        if values is None:
+            logging.warning(
+                f"The processes of a host cannot share the memory of the data ({trouble}), each holds all of "
+                "it: set TMPDIR to a folder with room"
+            )
+        return values
+
+    def once_a_host(self, action: Callable[[], T]) -> T:
+        """Let one process of each host run ``action``, and give the others its value, if they can share it.
+
+        An :class:`InputError` is raised on every process alike.
+        """
+        is_first = self.rank == self.host_mates[0]
+        values = self.shared_on_host(lambda: action() if is_first else None)
+        return self.everywhere(action) if values is None else values[0]  # type: ignore[return-value]
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """The model with gradients averaged over the processes, or the model itself without a process group.

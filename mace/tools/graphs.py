@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,8 +12,11 @@ from mace.data import AtomicData, Configuration
 from mace.data.stored import StoredConfigurations
 from mace.tools.datasets import HeadData
 from mace.tools.distributed import Ranks
+from mace.tools.torch_geometric import Batch
 from mace.tools.torch_tools import dtype_dict
 from mace.tools.utils import AtomicNumberTable, get_atomic_number_table_from_zs
+
+_CHUNK = 64  # graphs that are joined in the memory of a host
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +35,8 @@ class GraphSet(torch.utils.data.Dataset[AtomicData]):
 
     A rank therefore holds the graphs it has met, not those of the others. Of configurations that stay in
     their files no graph is kept: memory does not grow with them.
+
+    A training set, of which every rank meets every graph in time, is held once a host after :meth:`share`.
     """
 
     def __init__(self, configurations: Sequence[Configuration], recipe: GraphRecipe) -> None:
@@ -39,11 +44,40 @@ class GraphSet(torch.utils.data.Dataset[AtomicData]):
         self._configurations = tuple(configurations) if self.kept else configurations
         self._recipe = recipe
         self._graphs: list[AtomicData | None] = [None] * len(self._configurations) if self.kept else []
+        self._parts: list[list[Batch]] = []  # of the ranks of this host, which have the graphs in turn
 
     def __len__(self) -> int:
         return len(self._configurations)
 
+    def share(self, ranks: Ranks) -> bool:
+        """Build all graphs, a part on each rank of a host, in memory that its ranks share, if they can.
+
+        Raises:
+            InputError: on every rank, if any rank cannot build a graph.
+        """
+        mates = ranks.host_mates
+        parts = ranks.shared_on_host(
+            lambda: self._joined(range(mates.index(ranks.rank), len(self), len(mates)))
+        )
+        if parts is None:
+            return False
+        self._parts, self._graphs = parts, []
+        return True
+
+    def _joined(self, indices: range) -> list[Batch]:
+        """Those graphs, a chunk a batch, so that few of them are there as graphs at one time."""
+        chunks = [indices[start : start + _CHUNK] for start in range(0, len(indices), _CHUNK)]
+        return [
+            Batch.from_data_list([self._build(self._configurations[index]) for index in chunk])
+            for chunk in chunks
+        ]
+
     def __getitem__(self, index: int) -> AtomicData:
+        if self._parts:
+            if not 0 <= index < len(self):
+                raise IndexError(f"graph {index} of {len(self)}")
+            place, part = divmod(index, len(self._parts))
+            return self._parts[part][place // _CHUNK].get_example(place % _CHUNK)  # type: ignore[return-value]
         if not self.kept:
             return self._build(self._configurations[index])
         graph = self._graphs[index]
@@ -92,7 +126,7 @@ def share(count: int, ranks: Ranks) -> range:
 
 
 def build_graphs(heads: Sequence[HeadData], plan: TrainPlan, ranks: Ranks) -> RunGraphs:
-    """Make the graph sets of all heads and build this rank's share of those that are kept.
+    """Make the graph sets of all heads, and build what is kept: for training once a host, else in shares.
 
     Raises:
         InputError: on every rank, if any rank cannot build a graph (a periodic cell without volume, for
@@ -112,13 +146,16 @@ def build_graphs(heads: Sequence[HeadData], plan: TrainPlan, ranks: Ranks) -> Ru
         valid={head.name: GraphSet(head.valid, recipe) for head in heads},
         tests={name: GraphSet(test, recipe) for head in heads for name, test in head.tests.items()},
     )
-    ranks.everywhere(lambda: _build_share(graphs, ranks))
+    kept = [graph_set for graph_set in graphs.train.values() if graph_set.kept]
+    lone = [graph_set for graph_set in kept if not graph_set.share(ranks)]
+    lone += [
+        graph_set for sets in (graphs.valid, graphs.tests) for graph_set in sets.values() if graph_set.kept
+    ]
+    ranks.everywhere(lambda: _build_shares(lone, ranks))
     return graphs
 
 
-def _build_share(graphs: RunGraphs, ranks: Ranks) -> None:
-    for sets in (graphs.train, graphs.valid, graphs.tests):
-        for graph_set in sets.values():
-            if graph_set.kept:
-                for index in share(len(graph_set), ranks):
-                    graph_set[index]
+def _build_shares(graph_sets: Iterable[GraphSet], ranks: Ranks) -> None:
+    for graph_set in graph_sets:
+        for index in share(len(graph_set), ranks):
+            graph_set[index]

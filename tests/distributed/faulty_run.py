@@ -20,8 +20,8 @@ from typing import Any
 
 # From the name of a moment to the function whose n-th call it is (counted from 1).
 MOMENTS: dict[str, tuple[str, str, int]] = {
-    "data": ("mace.tools.datasets", "_read_files", 1),
-    "graphs": ("mace.tools.graphs", "_build_share", 1),
+    "data": ("mace.tools.datasets", "_load_head", 1),
+    "graphs": ("mace.tools.graphs", "_build_shares", 1),
     "first evaluation": ("mace.tools.trainer", "evaluate", 1),
     "first step": ("mace.tools.training_step", "loss_terms", 1),
     "middle step": ("mace.tools.training_step", "loss_terms", 5),
@@ -77,6 +77,8 @@ def install(fault: str, moment: str) -> None:
 
 
 if __name__ == "__main__":
+    # A shell that starts the tests in the background lets all below it ignore the key; a user's does not.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("FAULT") and os.environ["RANK_AT_FAULT"] in ("all", os.environ.get("RANK", "0")):
         install(os.environ["FAULT"], os.environ["MOMENT"])
     from mace.cli.launch import run_train

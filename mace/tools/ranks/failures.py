@@ -93,11 +93,15 @@ def end(program: str, error: BaseException) -> NoReturn:
     if _board is not None:
         ignore_stop_signals()
     own = not is_lost_contact(error)
+    if not own and _board is not None:
+        # Launchers take the process that ends first for the cause; and a process that is being killed closes
+        # its connections before the system says that it has ended.
+        time.sleep(_PATIENCE)
     message = _message(program, error) if own else _lost_contact_message(program, error)
     if own:
         _record_for_launcher(error, message)
     if _board is not None:
-        if _has_the_word(own):
+        if _board.claim():
             _speak(message)
         if _board.is_keeper:
             time.sleep(_PATIENCE + 1.0)  # with this process goes the board that the others have to read
@@ -145,17 +149,6 @@ def report_failure(message: str, patience: float = 12.0) -> None:
 
 def _speak(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
-
-
-def _has_the_word(own: bool) -> bool:
-    """Whether this process is to tell what happened; one that lost contact lets the other end before it.
-
-    Launchers take the process that ends first for the cause.
-    """
-    assert _board is not None
-    if not own:
-        time.sleep(_PATIENCE)
-    return _board.claim()
 
 
 def _exit_at_once(status: int) -> NoReturn:

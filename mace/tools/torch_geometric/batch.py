@@ -20,8 +20,7 @@ class Batch(Data):
     ptr: Tensor  # int64 (n_graphs + 1,), cumulative numbers of nodes
     batch: Tensor  # int64 (n_nodes,), the graph that a node belongs to
     _data_class: type[Data]  # of the graphs
-    _counts: list[int]  # nodes of each graph
-    _sizes: dict[str, list[int]]  # rows of each graph in the joined tensors
+    _ends: dict[str, Tensor]  # int64 (n_graphs + 1,), cumulative rows of the graphs in the joined tensors
 
     @classmethod
     def from_data_list(
@@ -51,8 +50,7 @@ class Batch(Data):
         if len(counts) < len(data_list):
             raise ValueError("a graph does not tell its number of nodes: give it num_nodes")
         batch._data_class = type(data_list[0])
-        batch._counts = counts
-        batch._sizes = {}
+        batch._ends = {}
         batch._num_nodes = sum(counts)
         batch.ptr = torch.tensor([0, *accumulate(counts)])
         excluded = set(exclude_keys)
@@ -62,7 +60,7 @@ class Batch(Data):
         graphs = torch.arange(len(counts))
         batch.batch = torch.repeat_interleave(graphs, torch.tensor(counts))
         for followed in filter(None, follow_batch):
-            sizes = torch.tensor(batch._sizes[followed])
+            sizes = batch._ends[followed].diff()
             batch.__dict__[f"{followed}_batch"] = torch.repeat_interleave(graphs, sizes)
         return batch
 
@@ -80,10 +78,10 @@ class Batch(Data):
             joined = torch.cat(values, dim)
         except (TypeError, RuntimeError) as error:
             raise ValueError(f"the graphs of a batch don't agree in {key!r}: {error}") from error
-        sizes = [value.size(dim) for value in values]
-        self._sizes[key] = sizes
+        ends = torch.tensor([0, *accumulate(value.size(dim) for value in values)])
+        self._ends[key] = ends
         if holds_node_indices(key):
-            joined += torch.repeat_interleave(self.ptr[:-1], torch.tensor(sizes))
+            joined += torch.repeat_interleave(self.ptr[:-1], ends.diff())
         return joined
 
     @property
@@ -97,21 +95,21 @@ class Batch(Data):
             raise IndexError(f"graph {index} of a batch of {self.num_graphs}")
         index %= self.num_graphs
         data = self._data_class.from_dict({key: self._part(key, index) for key in self._graph_keys()})
-        data.num_nodes = self._counts[index]
+        data.num_nodes = int(self.ptr[index + 1] - self.ptr[index])
         return data
 
     def _graph_keys(self) -> list[str]:
         """Names that belong to the graphs, not to the batch."""
-        added = {"batch", "ptr", *(f"{key}_batch" for key in self._sizes)}
+        added = {"batch", "ptr", *(f"{key}_batch" for key in self._ends)}
         return [key for key in self.keys if key not in added]
 
     def _part(self, key: str, index: int) -> Any:
         """What graph ``index`` had under ``key``."""
         value = self.__dict__[key]
-        if key not in self._sizes:
+        if key not in self._ends:
             return value[index]
-        sizes = self._sizes[key]
-        part = value.narrow(cat_dim(key), sum(sizes[:index]), sizes[index])
+        start, end = self._ends[key][index : index + 2].tolist()
+        part = value.narrow(cat_dim(key), start, end - start)
         return part - self.ptr[index] if holds_node_indices(key) else part
 
     def to_data_list(self) -> list[Data]:

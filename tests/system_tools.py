@@ -35,7 +35,7 @@ def need(*programs: str, right: str | None = None) -> None:
 
 
 def leave_out(reason: str) -> NoReturn:
-    """End a test that cannot run here; in continuous integration that is a failure."""
+    """End a test that cannot run here: a failure in continuous integration, elsewhere listed as not run."""
     if os.environ.get("CI"):
         pytest.fail(reason)
     pytest.skip(reason)

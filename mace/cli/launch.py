@@ -88,7 +88,7 @@ def doctor() -> None:
         sys.exit(USAGE_STATUS)
     except SystemExit as end:  # of the parser, which ends with 0 after --help
         sys.exit(USAGE_STATUS if end.code else 0)
-    except Exception:  # a plain traceback would end with the status of warnings
+    except Exception:  # told in full; Python's own way of it ends with 1, which here means warnings
         traceback.print_exc()
         sys.exit(CRASH_STATUS)
     sys.exit(status)
@@ -168,7 +168,8 @@ def _look_for_mace_torch() -> None:
 def _report_failure(message: str) -> None:
     try:
         from mace.tools.ranks.failures import report_failure  # needs torch, see above
-    except Exception:  # packages that do not fit raise anything, the message is for the user
+    except Exception:  # importing torch and e3nn raises anything where packages or libraries do not fit
+        # Nothing is hidden: what the user is to read is the message; mace_doctor names what is wrong there.
         print(message, file=sys.stderr, flush=True)
     else:
         report_failure(message)

@@ -12,6 +12,7 @@ import traceback
 import warnings
 from argparse import Namespace
 from pathlib import Path
+from types import ModuleType
 
 import mace
 from mace.arguments.model_parsers import (
@@ -117,9 +118,12 @@ def _launch(module: str, parser: argparse.ArgumentParser) -> None:
         raise
     except BaseException as error:  # whatever it is, it is told once, in full, and recorded
         logging.getLogger().debug("The run ended with an error", exc_info=True)
-        from mace.tools.ranks.failures import end  # needs torch
-
-        end(parser.prog, error)
+        failures = _room_of_failures()
+        if failures is None and isinstance(error, InputError):
+            sys.exit(f"{parser.prog}: error: {error}")
+        if failures is None:  # which is then, most likely, this very error
+            raise
+        failures.end(parser.prog, error)
 
 
 def _quieten_scripting() -> None:
@@ -166,10 +170,16 @@ def _look_for_mace_torch() -> None:
 
 
 def _report_failure(message: str) -> None:
-    try:
-        from mace.tools.ranks.failures import report_failure  # needs torch, see above
-    except Exception:  # importing torch and e3nn raises anything where packages or libraries do not fit
-        # Nothing is hidden: what the user is to read is the message; mace_doctor names what is wrong there.
+    failures = _room_of_failures()
+    if failures is None:
         print(message, file=sys.stderr, flush=True)
     else:
-        report_failure(message)
+        failures.report_failure(message)
+
+
+def _room_of_failures() -> ModuleType | None:
+    """What tells failures once for all processes; None where torch, which it needs, cannot be imported."""
+    try:
+        return importlib.import_module("mace.tools.ranks.failures")
+    except Exception:  # torch and e3nn raise anything where packages or libraries do not fit
+        return None  # mace_doctor names what is wrong there

@@ -41,7 +41,6 @@ class Ranks:
     """
 
     rank: int = 0
-    local_rank: int = 0
     world_size: int = 1
     device: torch.device
     backend: str | None = None
@@ -59,7 +58,6 @@ class Ranks:
         """This process in a process group that somebody else has made."""
         return cls(
             rank=dist.get_rank(),
-            local_rank=int(os.environ.get("LOCAL_RANK", dist.get_rank())),
             world_size=dist.get_world_size(),
             device=torch.device(device),
             backend=dist.get_backend(),
@@ -283,7 +281,6 @@ def _joined(launch: Launch, placement: Placement, timeout: float | None) -> Iter
     store, members = join_group(launch, placement, timeout)
     ranks = Ranks(
         rank=launch.rank,
-        local_rank=launch.local_rank,
         world_size=launch.world_size,
         device=placement.device,
         backend=placement.backend,

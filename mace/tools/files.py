@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import io
 import os
 import secrets
@@ -64,11 +63,17 @@ def atomic_save(
 
 
 def _remove_leftovers(final: Path) -> None:
-    """Temporary files of writers of ``final`` that are no longer alive."""
-    for leftover in final.parent.glob(f".{glob.escape(final.name)}.*-????????.tmp"):
-        process = leftover.name.removeprefix(f".{final.name}.").partition("-")[0]
-        if process.isdigit() and not _is_alive(int(process)):
-            leftover.unlink(missing_ok=True)
+    """Temporary files of writers of ``final`` that are no longer alive.
+
+    Not with ``glob``: it keeps a compiled pattern for every name that it has ever been asked for, and each
+    checkpoint of a long run has another one.
+    """
+    prefix = f".{final.name}."
+    for name in os.listdir(final.parent):
+        process, _, rest = name.removeprefix(prefix).partition("-")
+        is_temporary = name.startswith(prefix) and process.isdigit() and rest.endswith(".tmp")
+        if is_temporary and not _is_alive(int(process)):
+            (final.parent / name).unlink(missing_ok=True)
 
 
 def _is_alive(process: int) -> bool:

@@ -18,7 +18,7 @@ import e3nn.util.jit
 import torch
 from torch.jit.frontend import FrontendError
 
-from mace.exceptions import RunError
+from mace.exceptions import InputError, RunError
 from mace.tools.files import atomic_save, atomic_write
 from mace.tools.plain import readable
 from mace.tools.rebuild import describe, rebuild, recorded_config, unwrap
@@ -47,17 +47,18 @@ class _Ranks(Protocol):
 
 
 def told_to_all(ranks: _Ranks, action: Callable[[], _Result]) -> _Result | None:
-    """Run ``action`` on the main rank while the others wait; its failure is everybody's.
+    """Run ``action`` on the main rank while the others wait; what it could not write is everybody's failure.
 
     Returns the result on the main rank and None elsewhere, after all ranks have met once. Raises `SaveError`
-    with the same line on every rank if the action raised anything. What is no Exception, such as an
-    interrupt, ends the main rank at once: the others lose contact.
+    with the same line on every rank if the action raised an error that one line explains: of the system, of
+    the run or of the user's. Any other ends the main rank at once, with its traceback: the others lose
+    contact.
     """
     result, failure = None, None
     if ranks.is_main:
         try:
             result = action()
-        except Exception as error:  # whatever it is, the others must not wait for ever
+        except (OSError, RunError, InputError) as error:
             failure = error
     told = ranks.broadcast(None if failure is None else _one_line(failure))
     if told is not None:
@@ -255,4 +256,4 @@ def _errors_name(path: str | os.PathLike[str]) -> Iterator[None]:
 def _one_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else "no reason given"
-    return text if isinstance(error, RunError) else f"{type(error).__name__}: {text}"
+    return text if isinstance(error, (InputError, RunError)) else f"{type(error).__name__}: {text}"

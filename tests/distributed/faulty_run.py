@@ -18,6 +18,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+RANK = os.environ.get("RANK", os.environ.get("SLURM_PROCID", "0"))  # torchrun's or srun's
+
 # From the name of a moment to the function whose n-th call it is (counted from 1).
 MOMENTS: dict[str, tuple[str, str, int]] = {
     "data": ("mace.tools.datasets", "_load_head", 1),
@@ -68,7 +70,7 @@ def install(fault: str, moment: str) -> None:
         calls += 1
         if calls != count:
             return real(*args, **kwargs)
-        Path(f"fault_{os.environ.get('RANK', '0')}").write_text(f"{fault} at {moment}")
+        Path(f"fault_{RANK}").write_text(f"{fault} at {moment}")
         happen(fault)
         result = real(*args, **kwargs)
         return {name: value * float("nan") for name, value in result.items()} if fault == "nan" else result
@@ -79,7 +81,7 @@ def install(fault: str, moment: str) -> None:
 if __name__ == "__main__":
     # A shell that starts the tests in the background lets all below it ignore the key; a user's does not.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    if os.environ.get("FAULT") and os.environ["RANK_AT_FAULT"] in ("all", os.environ.get("RANK", "0")):
+    if os.environ.get("FAULT") and os.environ["RANK_AT_FAULT"] == RANK:
         install(os.environ["FAULT"], os.environ["MOMENT"])
     from mace.cli.launch import run_train
 

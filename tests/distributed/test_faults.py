@@ -11,10 +11,11 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -35,11 +36,13 @@ ON_EVERY_RANK = [name for name in MOMENTS if name != "checkpoint"]  # which rank
 STEPS = [name for name in MOMENTS if name.endswith("step")]
 
 
-def start(folder: Path, *flags: str, ranks: int = 2, **variables: str) -> Finished:
-    """The run of this file, with a fault if the variables name one."""
-    launcher = ["-m", "torch.distributed.run", "--standalone", "--nnodes=1", f"--nproc_per_node={ranks}"]
-    command = ["--no-python", sys.executable, str(RUN), *DATA, *E0S, *BASE, "--distributed", *CP, "--name=m"]
-    return run([*launcher, *command, *flags], folder, env=variables)
+def start(
+    folder: Path, *flags: str, ranks: int = 2, launcher: Sequence[str] = (), **variables: str
+) -> Finished:
+    """The run of this file, with a fault if the variables name one; ``launcher``: flags of torchrun."""
+    options = ["--standalone", "--nnodes=1", f"--nproc_per_node={ranks}", *launcher, "--no-python"]
+    command = [sys.executable, str(RUN), *DATA, *E0S, *BASE, "--distributed", *CP, "--name=m", *flags]
+    return run(["-m", "torch.distributed.run", *options, *command], folder, env=variables)
 
 
 @dataclass(frozen=True)
@@ -85,12 +88,14 @@ def whole(folder: Path, damaged: Path | None = None) -> None:
             torch.load(path, weights_only=path.suffix == ".pt")
 
 
-def goes_on(folder: Path, undisturbed: Records, damaged: Path | None = None) -> None:
+def goes_on(
+    folder: Path, undisturbed: Records, *flags: str, damaged: Path | None = None, ranks: int = 2
+) -> None:
     """A restart ends well, with the steps and evaluations that an undisturbed run has last."""
     file = folder / "results" / "m_run-1_train.txt"
     before = file.read_text().count("\n") if file.exists() else 0
     done = records(folder)
-    start(folder, "--restart_latest").succeeded()
+    start(folder, "--restart_latest", *flags, ranks=ranks).succeeded()
     rest = records(folder, before)
     # Nothing is left out: what was done before and what came after is the whole run.
     assert len(done.steps) + len(rest.steps) >= len(undisturbed.steps)
@@ -105,10 +110,17 @@ def goes_on(folder: Path, undisturbed: Records, damaged: Path | None = None) -> 
 
 
 def suffer(
-    folder: Path, fault: str, moment: str, rank: str, *flags: str, within: float = AFTER_A_FAULT
+    folder: Path,
+    fault: str,
+    moment: str,
+    rank: str,
+    *flags: str,
+    within: float = AFTER_A_FAULT,
+    **how: Any,
 ) -> Finished:
-    """A run with a fault, which ends in time and leaves whole files only."""
-    finished = start(folder, *flags, FAULT=fault, MOMENT=moment, RANK_AT_FAULT=rank).failed()
+    """A run with a fault, which ends in time and leaves whole files only; ``how`` of :func:`start`."""
+    variables = {"FAULT": fault, "MOMENT": moment, "RANK_AT_FAULT": rank}
+    finished = start(folder, *flags, **how, **variables).failed()
     assert time.time() - happened(folder) < within
     assert not list(folder.rglob("*.tmp")) or fault == "kill"
     whole(folder)
@@ -156,11 +168,8 @@ PLACES = [("data", "1"), ("middle step", "1"), ("evaluation", "0"), ("saving", "
 def test_an_exception_on_one_rank_is_told_once_and_in_full(tmp_path, undisturbed, moment, rank):
     folder = tiny_data(tmp_path)
     finished = suffer(folder, "exception", moment, rank)
-    if moment == "checkpoint":  # what fails in writing is an error of the run, in one line
-        assert finished.told.count("Planted: planted in this rank") == 1
-    else:
-        assert finished.told.count(f"rank {rank} failed:\nTraceback (most recent call last)") == 1
-        assert finished.told.count("Planted: planted in this rank\n") == 1
+    assert finished.told.count(f"rank {rank} failed:\nTraceback (most recent call last)") == 1
+    assert finished.told.count("Planted: planted in this rank\n") == 1
     assert "lost contact" not in finished.output
     # torchrun's report names the cause where it names the first that failed.
     cause = finished.output.partition("Root Cause (first observed failure)")[2]
@@ -185,6 +194,16 @@ def test_a_stop_signal_to_all(tmp_path, undisturbed, moment):
     if moment in ("first step", "middle step", "evaluation", "checkpoint", "last step"):
         assert "--restart_latest goes on from it" in finished.told
         assert (folder / "checkpoints" / "m_run-1_latest.pt").is_file()
+    goes_on(folder, undisturbed)
+
+
+@pytest.mark.slow
+def test_sigusr1_reaches_all_through_a_torchrun_that_is_told_to_pass_it_on(tmp_path, undisturbed):
+    folder = tiny_data(tmp_path)
+    signals = "--signals-to-handle=SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"  # as in docs/training.md
+    finished = suffer(folder, "usr1", "middle step", "0", launcher=[signals])
+    assert finished.told.count("mace_run_train: stopped by SIGUSR1") == 1
+    assert (folder / "checkpoints" / "m_run-1_latest.pt").is_file()
     goes_on(folder, undisturbed)
 
 
@@ -240,6 +259,55 @@ def test_a_rank_that_is_stopped(tmp_path, undisturbed, moment):
     finished = suffer(folder, "stop", moment, "1", *flags, within=AFTER_A_STOP)
     assert re.search(r"rank 0 lost contact: rank 1 \(process \d+ on .*\) is stopped", finished.told)
     goes_on(folder, undisturbed)
+
+
+CROWD = ("--batch_size=1",)  # 12 frames on 3 and on 4 ranks
+
+
+@pytest.fixture(scope="module", params=[3, 4])
+def crowd(request, tmp_path_factory) -> tuple[int, Records]:
+    """A number of ranks, and what they do undisturbed."""
+    folder = tiny_data(tmp_path_factory.mktemp("crowd"))
+    start(folder, *CROWD, ranks=request.param).succeeded()
+    return request.param, records(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("fault", "moment", "rank", "cause"),
+    [
+        ("kill", "graphs", "0", r"lost contact: rank 0 \(process \d+ on .*\) has ended"),
+        ("kill", "middle step", "2", r"lost contact: rank 2 \(process \d+ on .*\) has ended"),
+        ("kill", "saving", "0", r"lost contact: rank 0 \(process \d+ on .*\) has ended"),
+        ("exception", "data", "1", r"rank 1 failed:\nTraceback"),
+        ("exception", "evaluation", "2", r"rank 2 failed:\nTraceback"),
+        ("exception", "saving", "0", r"rank 0 failed:\nTraceback"),
+        ("nan", "last step", "2", r"the training loss is nan in epoch"),
+        ("term", "evaluation", "0", r"mace_run_train: stopped by"),
+        ("stop", "middle step", "2", r"lost contact: rank 2 \(process \d+ on .*\) is stopped"),
+    ],
+)
+def test_three_and_four_ranks(tmp_path, crowd, fault, moment, rank, cause):
+    ranks, undisturbed = crowd
+    folder = tiny_data(tmp_path)
+    flags = [*CROWD, *([f"--dist_timeout={TIMEOUT}"] if fault == "stop" else [])]
+    within = AFTER_A_STOP if fault == "stop" else AFTER_A_FAULT
+    finished = suffer(folder, fault, moment, rank, *flags, within=within, ranks=ranks)
+    assert len(re.findall(cause, finished.told)) == 1
+    if "lost contact" not in cause:
+        assert "lost contact" not in finished.told
+    goes_on(folder, undisturbed, *CROWD, ranks=ranks)
+
+
+def test_srun_without_a_launcher_to_keep_the_word_names_the_rank_that_is_gone(tmp_path):
+    # With rank 0 goes the store in which processes say who failed first: each that is left speaks for itself.
+    folder = tiny_data(tmp_path)
+    srun = ["-m", "tests.distributed.srun", "-n", "2", sys.executable, str(RUN)]
+    fault = {"FAULT": "kill", "MOMENT": "middle step", "RANK_AT_FAULT": "0"}
+    finished = run([*srun, *DATA, *E0S, *BASE, "--distributed", *CP, "--name=m"], folder, env=fault).failed()
+    assert time.time() - happened(folder) < AFTER_A_FAULT
+    assert len(re.findall(r"rank 1 lost contact: rank 0 \(process \d+ on .*\) has ended", finished.told)) == 1
+    whole(folder)
 
 
 WRITING = ("middle step", "checkpoint", "last step", "saving")

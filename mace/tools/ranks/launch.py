@@ -27,7 +27,6 @@ class Launch:
         local_world_size: those on this host, None where the launcher does not say.
         address: host where process 0 keeps the store in which all meet.
         port: port of the store; 0 where one process is alone and takes any.
-        hosts: names of the hosts of the job, in order, where the launcher tells them.
         restarts: how often an elastic launcher has started the processes anew.
         job: text that is the same for all processes of this run and for no other run; empty if unknown.
         has_store: the launcher itself keeps the store at address and port.
@@ -41,7 +40,6 @@ class Launch:
     local_world_size: int | None = None
     address: str
     port: int
-    hosts: tuple[str, ...] = ()
     restarts: int = 0
     job: str = ""
     has_store: bool = False

@@ -37,7 +37,6 @@ def srun_launch(environment: Mapping[str, str]) -> Launch | None:
         local_world_size=told.local_size,
         address=_address(environment, told.size, hosts),
         port=chosen_port(environment, job, told.size),
-        hosts=hosts,
         job=job,
     )
 

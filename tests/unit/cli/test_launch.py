@@ -111,6 +111,16 @@ def test_an_unknown_flag_is_one_line_and_status_2():
     )
 
 
+@pytest.mark.parametrize("complaint", ["ImportError", "RuntimeError"])
+def test_a_torch_that_cannot_be_imported_is_told_once(tmp_path, complaint):
+    (tmp_path / "torch.py").write_text(f"raise {complaint}('no libgomp here')")
+    path = os.pathsep.join([str(tmp_path), str(ROOT)])
+    result = command("run_train", "--name=x", "--train_file=t.xyz", env={**os.environ, "PYTHONPATH": path})
+    assert result.returncode == 1
+    assert result.stderr.count("Traceback") == 1
+    assert result.stderr.endswith(f"{complaint}: no libgomp here\n")
+
+
 def test_the_first_process_complains_and_the_others_keep_their_status():
     def report(rank, patience=60.0):
         code = f"from mace.tools.ranks.failures import report_failure; report_failure('why', {patience})"

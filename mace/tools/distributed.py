@@ -166,7 +166,7 @@ class Ranks:
         """
         if len({peer.place for peer in self.peers}) == len(self.peers) or not host_memory.is_possible():
             return None
-        values, trouble = host_memory.share(self.everywhere(make), self.host_mates, self.gather)
+        values, trouble = host_memory.map_all(self.everywhere(make), self.host_mates, self.gather)
         if values is None:
             logging.warning(
                 f"The processes of a host cannot share the memory of the data ({trouble}), each holds all of "

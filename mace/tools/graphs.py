@@ -36,7 +36,7 @@ class GraphSet(torch.utils.data.Dataset[AtomicData]):
     A rank therefore holds the graphs it has met, not those of the others. Of configurations that stay in
     their files no graph is kept: memory does not grow with them.
 
-    A training set, of which every rank meets every graph in time, is held once a host after :meth:`share`.
+    A training set, of which every rank meets every graph in time, is held once a host after :meth:`hold_on_host`.
     """
 
     def __init__(self, configurations: Sequence[Configuration], recipe: GraphRecipe) -> None:
@@ -49,7 +49,7 @@ class GraphSet(torch.utils.data.Dataset[AtomicData]):
     def __len__(self) -> int:
         return len(self._configurations)
 
-    def share(self, ranks: Ranks) -> bool:
+    def hold_on_host(self, ranks: Ranks) -> bool:
         """Build all graphs, a part on each rank of a host, in memory that its ranks share, if they can.
 
         Raises:
@@ -147,7 +147,7 @@ def build_graphs(heads: Sequence[HeadData], plan: TrainPlan, ranks: Ranks) -> Ru
         tests={name: GraphSet(test, recipe) for head in heads for name, test in head.tests.items()},
     )
     kept = [graph_set for graph_set in graphs.train.values() if graph_set.kept]
-    lone = [graph_set for graph_set in kept if not graph_set.share(ranks)]
+    lone = [graph_set for graph_set in kept if not graph_set.hold_on_host(ranks)]
     lone += [
         graph_set for sets in (graphs.valid, graphs.tests) for graph_set in sets.values() if graph_set.kept
     ]

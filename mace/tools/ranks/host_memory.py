@@ -25,7 +25,7 @@ def is_possible() -> bool:
     return Path("/proc/self/fd").exists()
 
 
-def share(
+def map_all(
     value: object, mates: Sequence[int], gather: Callable[[Any], list[Any]]
 ) -> tuple[list[Any] | None, str]:
     """The values of all processes of this host, in memory that they share. Every process of the run calls it.

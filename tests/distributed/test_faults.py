@@ -361,9 +361,14 @@ def empty(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [cut, pytest.param(empty, marks=pytest.mark.slow)])
-def test_a_damaged_newest_checkpoint_is_passed_over(tmp_path, undisturbed, damage: Callable[[Path], None]):
+@pytest.mark.parametrize(
+    "moment", every("middle step", "evaluation", "checkpoint", "last step", fast="last step")
+)
+def test_a_damaged_newest_checkpoint_is_passed_over(
+    tmp_path, undisturbed, moment, damage: Callable[[Path], None]
+):
     folder = tiny_data(tmp_path)
-    suffer(folder, "term", "last step", "0")
+    suffer(folder, "term", moment, "0")
     newest = folder / "checkpoints" / "m_run-1_latest.pt"
     damage(newest)
     goes_on(folder, undisturbed, damaged=newest)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import json
 import os
@@ -13,8 +14,17 @@ from mace.cli.launch import run_train
 from mace.tools.trainer import Trainer
 
 
+class Heap(ctypes.Structure):
+    """``struct mallinfo2`` of glibc: ``uordblks`` and ``hblkhd`` are the bytes in use, in its heap and beside."""
+
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]  # noqa: RUF012
+
+
 def watch() -> None:
     """Let every trainer of this process keep the notes."""
+    heap = ctypes.CDLL("libc.so.6").mallinfo2
+    heap.restype = Heap
     end_epoch = Trainer._end_epoch
 
     def watched(*args: Any) -> bool:
@@ -22,7 +32,9 @@ def watch() -> None:
         gc.collect()  # what only waits for the collector has not grown
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         memory = pages * os.sysconf("SC_PAGE_SIZE") // 1024
-        row = {"rss_kb": memory, "files": len(os.listdir("/proc/self/fd"))}
+        now = heap()
+        used = (now.uordblks + now.hblkhd) // 1024
+        row = {"rss_kb": memory, "used_kb": used, "files": len(os.listdir("/proc/self/fd"))}
         with Path(f"watch_{os.environ['RANK']}").open("a") as notes:
             print(json.dumps(row), file=notes)
         return going_on

@@ -15,7 +15,7 @@ from mace.tools.trainer import Trainer
 
 
 class Heap(ctypes.Structure):
-    """``struct mallinfo2`` of glibc: ``uordblks`` and ``hblkhd`` are the bytes in use, in its heap and beside."""
+    """``struct mallinfo2`` of glibc: ``uordblks`` and ``hblkhd`` bytes are in use, in the heap and beside."""
 
     names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
     _fields_ = [(name, ctypes.c_size_t) for name in names.split()]  # noqa: RUF012

@@ -36,7 +36,7 @@ class GraphSet(torch.utils.data.Dataset[AtomicData]):
     A rank therefore holds the graphs it has met, not those of the others. Of configurations that stay in
     their files no graph is kept: memory does not grow with them.
 
-    A training set, of which every rank meets every graph in time, is held once a host after :meth:`hold_on_host`.
+    A training set, of which every rank meets every graph in time, is held once a host: :meth:`hold_on_host`.
     """
 
     def __init__(self, configurations: Sequence[Configuration], recipe: GraphRecipe) -> None:

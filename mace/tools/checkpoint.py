@@ -88,7 +88,8 @@ class CheckpointIO:
         self.tag = tag
         self.keep = keep
         self.swa_start = swa_start
-        self.old_path: Path | None = None  # the file that the next one replaces
+        self.old_path: Path | None = None  # the last file of an improvement
+        self.spare: Path | None = None  # the one before it, to be deleted
 
     def path(self, epochs: int) -> Path:
         """The file for an epoch."""
@@ -101,21 +102,32 @@ class CheckpointIO:
         return self.directory / f"{self.tag}_latest.pt"
 
     def save(self, checkpoint: Checkpoint, epochs: int, keep_last: bool = False) -> Path:
-        """Write the file for an epoch, then delete the one written before it.
+        """Write the file for an epoch; the one written before it becomes the spare one.
 
-        ``keep_last`` spares that one.
+        ``keep_last`` keeps that one for good.
         """
         path = self.path(epochs)
         self._write(checkpoint, path)
+        self.drop_spare()
         previous, self.old_path = self.old_path, path
-        if previous is not None and previous != path and not (self.keep or keep_last):
-            logging.debug(f"Deleting old checkpoint file: {previous}")
-            previous.unlink(missing_ok=True)
+        if previous != path and not (self.keep or keep_last):
+            self.spare = previous
         return path
 
     def save_latest(self, checkpoint: Checkpoint) -> None:
         """Replace the file of the last epoch."""
         self._write(checkpoint, self.latest_path)
+        self.drop_spare()
+
+    def drop_spare(self) -> None:
+        """Delete the spare file: there are two newer ones, or the run has ended.
+
+        So whatever happens to the newest file on the disk, the run can go on from another one.
+        """
+        if self.spare is not None and self.spare != self.old_path:
+            logging.debug(f"Deleting old checkpoint file: {self.spare}")
+            self.spare.unlink(missing_ok=True)
+        self.spare = None
 
     def _write(self, checkpoint: Checkpoint, path: Path) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -168,6 +180,10 @@ class CheckpointIO:
             raise InputError(str(error)) from error
         return checkpoint, checkpoint["epoch"]
 
+    def can_read(self, name: str) -> bool:
+        """Whether a file of the folder is a whole checkpoint; a warning says why not."""
+        return _read_or_warn(self.directory / name) is not None
+
     def newest(self) -> tuple[Checkpoint, Path] | None:
         """The checkpoint to go on from: the latest epoch of the run that was started last.
 
@@ -213,6 +229,10 @@ def _read(path: str | Path, mmap: bool = False, device: torch.device | str | Non
     except pickle.UnpicklingError as error:
         _require_torn(path, error)
         raise UnreadableCheckpoint(f"the checkpoint {path} cannot be read: {error}") from error
+    except PermissionError as error:
+        raise InputError(
+            f"the checkpoint {path} cannot be read: {error.strerror}; make it readable"
+        ) from error
     except DAMAGE as error:
         reason = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"
         raise UnreadableCheckpoint(f"the checkpoint {path} cannot be read: {reason}") from error

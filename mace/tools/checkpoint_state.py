@@ -49,6 +49,7 @@ class Progress:
     schedule_is_due: bool = False  # the learning-rate schedule has not yet seen the last epoch
     # File name of the best checkpoint of each stage.
     best: dict[str, str] = field(default_factory=dict)
+    spare: str = ""  # file name of the best before it: kept until two newer ones are whole
 
 
 @dataclass

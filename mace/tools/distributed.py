@@ -37,6 +37,7 @@ class Ranks:
     """This process among the processes of the run.
 
     ``backend`` is None exactly when there is no process group (one process that no launcher started).
+    ``timeout`` is how many seconds they wait for each other, None for torch's time.
     ``stop`` says whether somebody has asked this process to stop; that of the others is theirs to tell.
     """
 
@@ -44,6 +45,7 @@ class Ranks:
     world_size: int = 1
     device: torch.device
     backend: str | None = None
+    timeout: float | None = None
     started: str = ""  # how, in one line
     peers: tuple[Peer, ...] = ()
     stop: StopWish = field(default_factory=StopWish)
@@ -201,7 +203,7 @@ class Ranks:
             return nn.parallel.DistributedDataParallel(
                 model,
                 device_ids=[self.device] if self.device.type in ("cuda", "xpu") else None,
-                process_group=gradients_group(),
+                process_group=gradients_group(self.timeout),
                 **{_SYNCHRONISE_BUFFERS: False},  # type: ignore[arg-type]
             )
 
@@ -284,6 +286,7 @@ def _joined(launch: Launch, placement: Placement, timeout: float | None) -> Iter
         world_size=launch.world_size,
         device=placement.device,
         backend=placement.backend,
+        timeout=timeout,
         started=describe(launch, placement, members),
     )
     failed = True

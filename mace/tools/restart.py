@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from mace.exceptions import InputError
 from mace.tools.checkpoint import CheckpointHandler, CheckpointIO
@@ -29,6 +32,7 @@ def find_newest(files: CheckpointIO) -> Found | None:
     newest = files.newest()
     if newest is not None:
         checkpoint, path = newest
+        _forget_lost(checkpoint.get("progress", {}), path, files)
         stage_two = checkpoint.get("progress", {}).get("stage_two", path.stem.endswith("_swa"))
         return Found(checkpoint=checkpoint, name=path.name, stage_two=stage_two)
     where = f"checkpoint with tag '{files.tag}' in '{files.directory}'"
@@ -46,6 +50,17 @@ def find_newest(files: CheckpointIO) -> Found | None:
     else:
         logging.info(f"--restart_latest: there is no {where}: starting anew")
     return None
+
+
+def _forget_lost(progress: dict[str, Any], path: Path, files: CheckpointIO) -> None:
+    """A best state that cannot be read any more is none: the next one that is evaluated takes its place."""
+    for stage, name in list(progress.get("best", {}).items()):
+        if name == path.name or files.can_read(name):
+            continue
+        logging.warning(f"The best state of stage {stage} was in {name}, which cannot be read: it is lost")
+        del progress["best"][stage]
+        if stage == STAGE_NAMES[progress["stage_two"]]:
+            progress["lowest_loss"] = math.inf
 
 
 def continue_from(found: Found, state: CheckpointState, handler: CheckpointHandler) -> None:
@@ -71,6 +86,7 @@ def continue_from(found: Found, state: CheckpointState, handler: CheckpointHandl
         handler.run_started = found.checkpoint.get("run_started", handler.run_started)
         best = progress.best.get(STAGE_NAMES[progress.stage_two])
         handler.io.old_path = None if best is None else handler.io.directory / best
+        handler.io.spare = handler.io.directory / progress.spare if progress.spare else None
     else:
         progress.next_epoch = found.checkpoint["epoch"] + 1
         progress.stage_two = found.stage_two

@@ -134,6 +134,7 @@ class Trainer:
             self._train(epoch, train_loader, train_sampler, distributed_model)
             going_on = self._end_epoch(epoch, valid_loaders)
             self._write(self._records.raise_failure)
+        self._write(self.checkpoints.io.drop_spare)
         logging.info("Training complete")
 
     # Before the first epoch
@@ -152,13 +153,15 @@ class Trainer:
             # A batch of its own: the model marks positions as differentiable.
             batch = train_loader.collate_fn([train_loader.dataset[i] for i in range(size)])
             unused.update(
-                parameters_without_gradient(self.model, loss_fn, batch, self.output_args, self.ranks.device)
+                parameters_without_gradient(
+                    self.model, loss_fn, batch, self.output_args, self.ranks.device, self.steps.recompute
+                )
             )
         unused.update(*self.ranks.gather(sorted(unused)))
         if unused:
             raise InputError(
                 f"the loss does not depend on {', '.join(sorted(unused))}: choose a --loss that uses this "
-                "output, a --model without it, or freeze these parameters"
+                "output, or a --model without it"
             )
 
     def _announce(self) -> None:
@@ -348,9 +351,10 @@ class Trainer:
     def _save_improvement(self, epoch: int) -> None:
         """Save the best state so far in place of the one before; the best of stage one survives stage two."""
         stage = STAGE_NAMES[self.progress.stage_two]
-        first_of_stage = stage not in self.progress.best
+        before = self.progress.best.get(stage)
         self.progress.best[stage] = self.checkpoints.io.path(epoch).name
-        keep_last = self.plan.save_all_checkpoints or first_of_stage
+        keep_last = self.plan.save_all_checkpoints or before is None
+        self.progress.spare = "" if keep_last or before is None else before
         self._save(lambda: self.checkpoints.save(self.state, epochs=epoch, keep_last=keep_last))
 
     def _save(self, action: Callable[[], Any]) -> None:

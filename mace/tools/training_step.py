@@ -269,15 +269,21 @@ def _switch(optimizer: torch.optim.Optimizer, mode: str) -> None:
 
 
 def parameters_without_gradient(
-    model: nn.Module, loss_fn: nn.Module, batch: Any, output_args: Mapping[str, bool], device: torch.device
+    model: nn.Module,
+    loss_fn: nn.Module,
+    batch: Any,
+    output_args: Mapping[str, bool],
+    device: torch.device,
+    recompute: bool = False,
 ) -> list[str]:
     """Names of trainable parameters that a loss does not depend on. Gradients are None afterwards.
 
-    Parameters without elements do not count.
+    Parameters without elements do not count. ``recompute`` as in the steps: the batch fits no better here.
     """
     batch = batch.to(device)
-    output = model(batch.to_dict(), training=True, **forward_keywords(model, output_args))
-    loss_fn(pred=output, ref=batch).backward()
+    with recomputed_activations(model) if recompute else nullcontext():
+        output = model(batch.to_dict(), training=True, **forward_keywords(model, output_args))
+        loss_fn(pred=output, ref=batch).backward()
     unused = [
         name
         for name, parameter in model.named_parameters()

@@ -28,6 +28,7 @@ from tests.tolerances import relative
 pytestmark = pytest.mark.multirank
 
 RUN = Path(__file__).with_name("faulty_run.py")
+FRAMES, EPOCHS = 12, 3  # of the run
 TIMEOUT = 10  # seconds, --dist_timeout of a run with a stopped rank
 AFTER_A_FAULT = 15.0  # seconds in which all ranks are gone
 AFTER_A_STOP = TIMEOUT + 35.0  # torchrun waits 30 s for a process that does not end
@@ -88,17 +89,26 @@ def whole(folder: Path, damaged: Path | None = None) -> None:
             torch.load(path, weights_only=path.suffix == ".pt")
 
 
+def steps_kept(folder: Path, steps_an_epoch: int, damaged: Path | None) -> int:
+    """How many steps the newest whole checkpoint stands for."""
+    kept = [0]
+    for path in {*(folder / "checkpoints").glob("*.pt")} - {damaged}:
+        progress = torch.load(path, weights_only=True)["progress"]
+        kept.append(steps_an_epoch * progress["next_epoch"] + steps_an_epoch * progress["consumed"] // FRAMES)
+    return max(kept)
+
+
 def goes_on(
     folder: Path, undisturbed: Records, *flags: str, damaged: Path | None = None, ranks: int = 2
 ) -> None:
     """A restart ends well, with the steps and evaluations that an undisturbed run has last."""
     file = folder / "results" / "m_run-1_train.txt"
     before = file.read_text().count("\n") if file.exists() else 0
-    done = records(folder)
+    done, kept = records(folder), steps_kept(folder, len(undisturbed.steps) // EPOCHS, damaged)
     start(folder, "--restart_latest", *flags, ranks=ranks).succeeded()
     rest = records(folder, before)
-    # Nothing is left out: what was done before and what came after is the whole run.
-    assert len(done.steps) + len(rest.steps) >= len(undisturbed.steps)
+    # It goes on from the newest whole checkpoint, and nothing is left out.
+    assert len(rest.steps) == len(undisturbed.steps) - kept
     assert len(done.evaluations) + len(rest.evaluations) >= len(undisturbed.evaluations)
     for found, expected in (
         (rest.steps, undisturbed.steps),
@@ -252,12 +262,22 @@ def test_an_interrupt_from_the_keyboard_is_one_line(tmp_path):
     assert finished.output.count("mace_run_train: interrupted") == 1
 
 
-@pytest.mark.parametrize("moment", every(*ON_EVERY_RANK, fast="middle step"))
-def test_a_rank_that_is_stopped(tmp_path, undisturbed, moment):
+@pytest.mark.parametrize(
+    ("moment", "rank"),
+    [
+        ("middle step", "1"),
+        *(pytest.param(name, "1", marks=pytest.mark.slow) for name in ON_EVERY_RANK if name != "middle step"),
+        pytest.param("middle step", "0", marks=pytest.mark.slow),
+        pytest.param("saving", "0", marks=pytest.mark.slow),
+    ],
+)
+def test_a_rank_that_is_stopped(tmp_path, undisturbed, moment, rank):
     folder = tiny_data(tmp_path)
     flags = (f"--dist_timeout={TIMEOUT}",)
-    finished = suffer(folder, "stop", moment, "1", *flags, within=AFTER_A_STOP)
-    assert re.search(r"rank 0 lost contact: rank 1 \(process \d+ on .*\) is stopped", finished.told)
+    finished = suffer(folder, "stop", moment, rank, *flags, within=AFTER_A_STOP)
+    other = 1 - int(rank)
+    gone = rf"rank {other} lost contact: rank {rank} \(process \d+ on .*\) is stopped"
+    assert re.search(gone, finished.told)
     goes_on(folder, undisturbed)
 
 
@@ -299,15 +319,38 @@ def test_three_and_four_ranks(tmp_path, crowd, fault, moment, rank, cause):
     goes_on(folder, undisturbed, *CROWD, ranks=ranks)
 
 
-def test_srun_without_a_launcher_to_keep_the_word_names_the_rank_that_is_gone(tmp_path):
-    # With rank 0 goes the store in which processes say who failed first: each that is left speaks for itself.
-    folder = tiny_data(tmp_path)
+def under_srun(folder: Path, fault: str, moment: str, rank: str, *flags: str) -> Finished:
+    """A run with a fault that srun --kill-on-bad-exit starts: its processes keep the store themselves."""
     srun = ["-m", "tests.distributed.srun", "-n", "2", sys.executable, str(RUN)]
-    fault = {"FAULT": "kill", "MOMENT": "middle step", "RANK_AT_FAULT": "0"}
-    finished = run([*srun, *DATA, *E0S, *BASE, "--distributed", *CP, "--name=m"], folder, env=fault).failed()
-    assert time.time() - happened(folder) < AFTER_A_FAULT
-    assert len(re.findall(r"rank 1 lost contact: rank 0 \(process \d+ on .*\) has ended", finished.told)) == 1
+    variables = {"FAULT": fault, "MOMENT": moment, "RANK_AT_FAULT": rank}
+    command = [*srun, *DATA, *E0S, *BASE, "--distributed", *CP, "--name=m", *flags]
+    return run(command, folder, env=variables).failed()
+
+
+# With rank 0 goes the store in which processes say who failed first: each that is left speaks for itself.
+@pytest.mark.parametrize(
+    ("fault", "state", "within"),
+    [
+        ("kill", "has ended", AFTER_A_FAULT),
+        pytest.param("stop", "is stopped", TIMEOUT + AFTER_A_FAULT, marks=pytest.mark.slow),
+    ],
+)
+def test_srun_whose_rank_0_is_gone_with_its_store(tmp_path, fault, state, within):
+    folder = tiny_data(tmp_path)
+    finished = under_srun(folder, fault, "middle step", "0", f"--dist_timeout={TIMEOUT}")
+    assert time.time() - happened(folder) < within
+    gone = rf"rank 1 lost contact: rank 0 \(process \d+ on .*\) {state}"
+    assert len(re.findall(gone, finished.told)) == 1
     whole(folder)
+
+
+@pytest.mark.slow
+def test_srun_passes_on_the_status_of_a_run_that_was_asked_to_stop(tmp_path, undisturbed):
+    folder = tiny_data(tmp_path)
+    finished = under_srun(folder, "self:SIGUSR1", "middle step", "1")
+    assert finished.status == 75
+    assert finished.told.count("mace_run_train: stopped by") == 1
+    goes_on(folder, undisturbed)
 
 
 WRITING = ("middle step", "checkpoint", "last step", "saving")
@@ -337,18 +380,34 @@ def test_a_full_disk(tmp_path, undisturbed, moment):
         goes_on(folder, undisturbed)
 
 
-@pytest.mark.parametrize("moment", every("middle step", "checkpoint", "last step", fast="checkpoint"))
-def test_checkpoints_on_a_mount_that_became_read_only(tmp_path, undisturbed, moment):
+@pytest.mark.parametrize(
+    ("place", "moment"),
+    [
+        ("checkpoints", "checkpoint"),
+        *(
+            pytest.param(place, moment, marks=pytest.mark.slow)
+            for place, moment in (
+                ("checkpoints", "middle step"),
+                ("checkpoints", "last step"),
+                ("results", "middle step"),
+                (".", "middle step"),
+                (".", "saving"),
+            )
+        ),
+    ],
+)
+def test_a_mount_that_became_read_only(tmp_path, undisturbed, place, moment):
     need("mount", "unshare", right="to mount")
     folder = tiny_data(tmp_path)
-    path = folder / "checkpoints"
+    path = folder / place
     # root ignores the modes of files, so the mount itself refuses.
     protect = f"shell:mount --bind {path} {path} && mount -o remount,ro,bind {path}"
     try:
         finished = suffer(folder, protect, moment, "0")
     finally:
         subprocess.run(["umount", str(path)], check=True)
-    assert finished.told.count("Read-only file system") == 1
+    complaints = [line for line in finished.told.splitlines() if "Read-only file system" in line]
+    assert len([line for line in complaints if "mace_run_train: error:" in line]) == 1
     goes_on(folder, undisturbed)
 
 

@@ -82,13 +82,16 @@ def check_kill_and_restart(folder, undisturbed, point, pattern, count):
     for path in folder.rglob("*.model"):
         load_model(path)
 
+    kept = [torch.load(path, weights_only=True)["progress"]["next_epoch"] for path in folder.rglob("*.pt")]
     harness.two([*flags, f"--max_num_epochs={EPOCHS + 2}", "--restart_latest"], folder).succeeded()
     for path in ("run.model", "run_compiled.model", "checkpoints/run_run-1.model"):
         load_model(folder / path)
     both = step_losses(folder)
     for epoch, losses in undisturbed.items():
         # Epochs without a whole checkpoint are trained again; the records of both runs stand in the file.
-        again = both[epoch][len(killed.get(epoch, [])) :] or both[epoch]
+        again = both[epoch][len(killed.get(epoch, [])) :]
+        assert bool(again) == (epoch >= max(kept, default=0))
+        again = again or both[epoch]
         assert again == pytest.approx(losses, rel=1e-9), f"epoch {epoch}"
 
 

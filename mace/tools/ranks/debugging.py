@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
+from datetime import timedelta
 from functools import wraps
 from typing import Any
 
@@ -29,17 +30,18 @@ def watch_exchanges() -> None:
             setattr(dist, name, _logged(name, call))
 
 
-def gradients_group() -> dist.ProcessGroup | None:
+def gradients_group(timeout: float | None) -> dist.ProcessGroup | None:
     """The process group for gradients; None for the default one. All processes must call this.
 
-    torch 2.13 dies of a segmentation fault in DistributedDataParallel over the group that checks collectives,
-    so gradients are then exchanged over one that does not.
+    ``timeout`` is in seconds, None for torch's. torch 2.13 dies of a segmentation fault in
+    DistributedDataParallel over the group that checks collectives, so gradients are then exchanged over one
+    that does not.
     """
     if dist.get_debug_level() != dist.DebugLevel.DETAIL:
         return None
     dist.set_debug_level(dist.DebugLevel.INFO)
     try:
-        return dist.new_group()
+        return dist.new_group(timeout=None if timeout is None else timedelta(seconds=timeout))
     finally:
         dist.set_debug_level(dist.DebugLevel.DETAIL)
 

@@ -7,6 +7,7 @@ tells everything; the others end quietly. What was told also goes to the launche
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -56,13 +57,19 @@ class Board:
     is_first: bool | None = None  # None until this process has failed
 
     def claim(self) -> bool:
-        """Whether this process is the first that failed; if the store is gone, nobody else can tell."""
+        """Whether this process is the first that failed; if the store does not answer, nobody can tell."""
         if self.is_first is None:
-            try:
-                self.is_first = self.store.add(_KEY, 1) == 1
-            except RuntimeError:
-                self.is_first = True
+            answers: list[bool] = []
+            asking = threading.Thread(target=self._ask, args=(answers,), daemon=True)
+            asking.start()
+            asking.join(_PATIENCE)
+            self.is_first = answers[0] if answers else True
         return self.is_first
+
+    def _ask(self, answers: list[bool]) -> None:
+        """In a thread: torch waits without end for a store whose process is stopped."""
+        with contextlib.suppress(RuntimeError):  # the store is gone with its process
+            answers.append(self.store.add(_KEY, 1) == 1)
 
 
 _board: Board | None = None

@@ -89,10 +89,20 @@ def test_an_improvement_replaces_the_one_before(tmp_path):
     saver, state = handler(tmp_path, swa_start=3), make_state()
     for epoch in range(3):
         saver.save(state, epoch)
-    assert names(tmp_path) == [f"{TAG}_epoch-2.pt"]
+    assert names(tmp_path) == [f"{TAG}_epoch-1.pt", f"{TAG}_epoch-2.pt"]  # should the newest be damaged
     saver.save(state, 3, keep_last=True)
+    assert names(tmp_path) == [f"{TAG}_epoch-2.pt", f"{TAG}_epoch-3_swa.pt"]
     saver.save(state, 4)
+    saver.io.drop_spare()
     assert names(tmp_path) == [f"{TAG}_epoch-2.pt", f"{TAG}_epoch-4_swa.pt"]
+
+
+def test_a_state_that_is_no_improvement_takes_the_place_of_the_spare_one(tmp_path):
+    saver, state = handler(tmp_path), make_state()
+    for epoch in range(2):
+        saver.save(state, epoch)
+    saver.save_latest(state, 2)
+    assert names(tmp_path) == [f"{TAG}_epoch-1.pt", f"{TAG}_latest.pt"]
 
 
 def test_keep_deletes_nothing(tmp_path):
@@ -373,6 +383,7 @@ def test_a_restart_continues_after_the_epoch_of_the_file(tmp_path):
     saver, state = handler(tmp_path), make_state()
     saver.run_started = 100.0
     state.progress = Progress(next_epoch=4, lowest_loss=0.5, best={"one": f"{TAG}_epoch-2.pt"})
+    saver.save(state, 2)
     saver.save_latest(state, 3)
     again, fresh = handler(tmp_path), make_state(seed=1)
     continue_from(find_newest(again.io), fresh, again)
@@ -429,3 +440,15 @@ def test_load_latest_takes_the_highest_epoch_of_the_stage(tmp_path, caplog):
     assert same_tensors(fresh.model.parameters(), ToyModel(seed=2).parameters())
     assert saver.load_latest(fresh, swa=True) is None
     assert "No SWA checkpoint found" in lines(caplog, 30)[0]
+
+
+def test_a_checkpoint_that_may_not_be_read_is_an_error_and_not_passed_over(tmp_path, monkeypatch):
+    saver = handler(tmp_path)
+    saver.save(make_state(), 0)
+
+    def refused(path):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(checkpoint_module, "is_zipfile", refused)  # root may read all, whatever the mode
+    with pytest.raises(InputError, match=r"epoch-0.pt cannot be read: Permission denied"):
+        find_newest(saver.io)

@@ -3,6 +3,7 @@
 import inspect
 import json
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -104,6 +105,17 @@ def test_report_11_parameters_that_the_loss_ignores_are_refused_at_the_start(tmp
     with pytest.raises(InputError, match="loss does not depend on potential_output_layer.bias"):
         fit(trainer)
     assert trainer.metrics_logger == [] and saved(tmp_path) == []
+
+
+@pytest.mark.parametrize(("recompute", "expected"), [(False, 1), (True, 3)])
+def test_the_first_look_at_the_gradients_needs_no_more_memory_than_a_step(tmp_path, recompute, expected):
+    trainer, calls = make_trainer(tmp_path), []
+    trainer.steps = replace(trainer.steps, recompute=recompute)
+    layer = trainer.model.products[0]
+    plain = layer.forward
+    layer.forward = lambda x: calls.append(1) or plain(x)
+    trainer._check_start(loader(frames(4)))
+    assert len(calls) == expected  # again for the forces, and for their gradients
 
 
 def test_a1_every_parameter_moves(tmp_path):
@@ -398,6 +410,34 @@ def test_d4_reports_6_17_a_restart_goes_on_as_if_nothing_had_happened(tmp_path, 
     )
     assert second.progress.lowest_loss == pytest.approx(whole.progress.lowest_loss, rel=1e-9)
     assert second.progress.best == whole.progress.best
+
+
+def test_report_5_a_damaged_newest_improvement_is_passed_over(tmp_path, caplog):
+    whole = make_trainer(tmp_path / "whole", max_num_epochs=6)
+    expected = fit(whole)
+    folder = tmp_path / "parts"
+    interrupt(make_trainer(folder, max_num_epochs=6), after=3)
+    assert saved(folder) == [f"{TAG}_epoch-1.pt", f"{TAG}_epoch-2.pt"]  # each epoch was an improvement
+    newest = folder / f"{TAG}_epoch-2.pt"
+    newest.write_bytes(newest.read_bytes()[:1000])
+    second = make_trainer(folder, model=ToyModel(seed=9), max_num_epochs=6)
+    second.restart()
+    records = fit(second)
+    assert epochs(records, "opt")[0] == 2
+    assert records.losses() == pytest.approx(expected.losses()[-len(records.losses()) :], rel=1e-9)
+    assert "A checkpoint is skipped" in lines(caplog, 30)[0]
+    assert saved(folder) == saved(tmp_path / "whole") == [f"{TAG}_epoch-5.pt"]
+
+
+def test_report_5_a_best_state_that_is_lost_is_replaced_by_the_next_one(tmp_path, caplog):
+    fit_scripted(scripted(tmp_path, 9.0, 1.0, 2.0, max_num_epochs=2))
+    assert saved(tmp_path) == [f"{TAG}_epoch-0.pt", f"{TAG}_latest.pt"]
+    (tmp_path / f"{TAG}_epoch-0.pt").write_bytes(b"")
+    again = scripted(tmp_path, 9.0, 3.0, 4.0, max_num_epochs=4)
+    again.restart()
+    assert "The best state of stage one was in toy_run-1_epoch-0.pt" in lines(caplog, 30)[-1]
+    fit_scripted(again)
+    assert again.load_best() == 2 and again.progress.lowest_loss == 3.0
 
 
 class Interrupted(Exception):

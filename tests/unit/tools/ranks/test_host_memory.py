@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from mace.tools.ranks.host_memory import HostFile, map_value, share
+from mace.tools.ranks.host_memory import HostFile, map_all, map_value
 
 VALUE = {
     "array": np.arange(6.0).reshape(2, 3),
@@ -28,7 +28,7 @@ def temporary(tmp_path, monkeypatch):
 
 
 def test_a_value_comes_back_as_it_was(temporary):
-    values, trouble = share(VALUE, [0], lambda told: [told])
+    values, trouble = map_all(VALUE, [0], lambda told: [told])
     assert trouble == "" and not os.listdir(temporary)
     (value,) = values
     assert list(value) == list(VALUE)
@@ -65,14 +65,14 @@ def test_a_process_that_cannot_write_or_read_is_heard_by_all(temporary, monkeypa
         """Two processes: this one, and one that has no room."""
         return [told, ("", "No space left on device")] if isinstance(told, tuple) else [told, ""]
 
-    assert share(VALUE, [0, 1], others) == (None, "No space left on device")
+    assert map_all(VALUE, [0, 1], others) == (None, "No space left on device")
 
     def hidden(told):
         """Two processes: this one, and one whose file cannot be seen."""
         return [told, ("/proc/0/fd/0", "")] if isinstance(told, tuple) else [told, ""]
 
-    values, trouble = share(VALUE, [0, 1], hidden)
+    values, trouble = map_all(VALUE, [0, 1], hidden)
     assert values is None and "No such file" in trouble and "/proc/0/fd/0" in trouble
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "nowhere"))
-    values, trouble = share(VALUE, [0], lambda told: [told])
+    values, trouble = map_all(VALUE, [0], lambda told: [told])
     assert values is None and "nowhere" in trouble

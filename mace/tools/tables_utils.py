@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -62,6 +63,7 @@ def create_error_table(
     for name in sorted(all_data_loaders, key=custom_key):
         logging.info(f"Evaluating {name} ...")
         _, metrics = evaluate(model, loss_fn, all_data_loaders[name], output_args, ranks.device, ranks)
+        logging.debug(f"Metrics of {name}: {json.dumps(metrics)}")  # with every digit
         table.add_row([name, *(term.show(metrics)[1] for term in terms)])
         if log_wandb and ranks.is_main:
             _record_final_errors(name, metrics)

@@ -281,6 +281,41 @@ def test_a_rank_that_is_stopped(tmp_path, undisturbed, moment, rank):
     goes_on(folder, undisturbed)
 
 
+def exchanges(folder: Path, rank: int) -> list[str]:
+    """What the log of a rank says of its exchanges."""
+    log = (folder / "logs" / f"m_run-1_rank{rank}.log").read_text()
+    return [line.partition("Exchange ")[2] for line in log.splitlines() if "Exchange " in line]
+
+
+def test_a_debugged_run_has_every_exchange_in_the_log_of_each_rank(tmp_path):
+    folder = tiny_data(tmp_path)
+    start(folder, "--dist_debug", "--max_num_epochs=1").succeeded()
+    ours, theirs = exchanges(folder, 0), exchanges(folder, 1)
+    names = [line.split(":")[0] for line in ours if " begins" in line]
+    assert names == [line.split(":")[0] for line in theirs if " begins" in line]
+    assert {name.split()[0] for name in names} >= {"all_reduce", "all_gather_object", "broadcast"}
+    assert sum("has ended" in line or "is under way" in line for line in ours) == len(names)
+    assert "Exchange" not in (folder / "logs" / "m_run-1.log").read_text()
+
+
+def test_a_log_of_each_rank(tmp_path):
+    folder = tiny_data(tmp_path)
+    start(folder, "--log_all_ranks", "--max_num_epochs=1").succeeded()
+    for rank in (0, 1):
+        assert "Training complete" in (folder / "logs" / f"m_run-1_rank{rank}.log").read_text()
+        assert exchanges(folder, rank) == []
+
+
+@pytest.mark.slow
+def test_a_rank_of_a_debugged_run_that_is_stopped(tmp_path, undisturbed):
+    folder = tiny_data(tmp_path)
+    flags = (f"--dist_timeout={TIMEOUT}", "--dist_debug")
+    finished = suffer(folder, "stop", "middle step", "1", *flags, within=AFTER_A_STOP)
+    assert re.search(r"rank 0 lost contact: rank 1 \(process \d+ on .*\) is stopped", finished.told)
+    assert not exchanges(folder, 0)[-1].endswith("has ended")
+    goes_on(folder, undisturbed)
+
+
 CROWD = ("--batch_size=1",)  # 12 frames on 3 and on 4 ranks
 
 

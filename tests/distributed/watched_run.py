@@ -34,7 +34,12 @@ def watch() -> None:
         memory = pages * os.sysconf("SC_PAGE_SIZE") // 1024
         now = heap()
         used = (now.uordblks + now.hblkhd) // 1024
-        row = {"rss_kb": memory, "used_kb": used, "files": len(os.listdir("/proc/self/fd"))}
+        row = {
+            "rss_kb": memory,
+            "used_kb": used,
+            "blocks": sys.getallocatedblocks(),
+            "files": len(os.listdir("/proc/self/fd")),
+        }
         with Path(f"watch_{os.environ['RANK']}").open("a") as notes:
             print(json.dumps(row), file=notes)
         return going_on

@@ -5,6 +5,8 @@ Nor do they depend on how a step is spread over time and memory.
 
 from __future__ import annotations
 
+import json
+import re
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -155,8 +157,11 @@ def evaluated(folder: Path, ranks: int) -> list[dict]:
     flags = [*NO_STATISTICS, "--test_file=test.xyz", "--lr=0.0", "--max_num_epochs=1", "--batch_size=1"]
     train(folder, f"eval{ranks}", *flags, ranks=ranks)
     found = records(results(folder, f"eval{ranks}"), "eval")
-    log = (folder / "logs" / f"eval{ranks}_run-1.log").read_text()
-    return [*found, {"tables": [line for line in log.splitlines() if line.startswith("|")]}]
+    logs = folder / "logs"
+    tables = [line for line in (logs / f"eval{ranks}_run-1.log").read_text().splitlines() if line[:1] == "|"]
+    told = re.findall(r"Metrics of (\S+): (.*)", (logs / f"eval{ranks}_run-1_debug.log").read_text())
+    assert [name for name, _ in told] == ["train_default", "valid_default", "Default_default"]
+    return [*found, *(json.loads(metrics) for _, metrics in told), {"tables": tables}]
 
 
 @pytest.mark.parametrize("ranks", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
@@ -164,7 +169,7 @@ def test_reports_13_14_errors_count_every_frame_once(uneven, of_one_rank, ranks)
     *expected, tables = of_one_rank
     *found, found_tables = evaluated(uneven, ranks)
     assert found_tables == tables and len(tables["tables"]) == 5
-    assert len(found) == 2  # before training, and after an epoch without learning
+    assert len(found) == 5  # before training, after an epoch without learning, and those of the tables
     for one_rank, several in zip(expected, found, strict=True):
         assert one_rank.keys() == several.keys()
         for key, value in one_rank.items():

@@ -28,7 +28,7 @@ from mace.tools.loading import load_from_json, load_model
 def examine(plan: DoctorPlan) -> list[Finding] | None:
     """Everything but the installation; None in a process that only takes part, process 0 prints."""
     start = Start.found(os.environ, plan.launcher)
-    machine = Machine.here(plan.device)
+    machine = Machine.here(plan.device, start.launch)
     group = examine_processes(_trial(plan), start, machine.gpus)
     if not start.is_main:
         _complain(group, start)

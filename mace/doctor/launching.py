@@ -9,12 +9,6 @@ from mace.doctor.findings import Finding, error, ok, warning
 from mace.exceptions import InputError
 from mace.tools.ranks.launchers import Launch, find_launch
 
-# Which variable of a launcher counts its processes; SLURM sets this one inside srun only.
-_SIZES = {
-    "srun": "SLURM_STEP_NUM_TASKS",
-    "mpirun (Open MPI)": "OMPI_COMM_WORLD_SIZE",
-    "mpirun (PMI)": "PMI_SIZE",
-}
 _PARTS = (("RANK", "WORLD_SIZE"), ("LOCAL_RANK", "LOCAL_WORLD_SIZE"), ("LOCAL_RANK", "RANK"))
 _SAME = (("RANK", "OMPI_COMM_WORLD_RANK"), ("WORLD_SIZE", "OMPI_COMM_WORLD_SIZE"))
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
@@ -64,19 +58,18 @@ def check_launch(start: Start) -> Iterator[Finding]:
         yield ok("launch", "one process, without a launcher")
 
 
-def check_unrecognised(start: Start) -> Iterator[Finding]:
-    """Another launcher started several processes, and each would train alone."""
+def check_ignored(start: Start) -> Iterator[Finding]:
+    """``--launcher=none`` leaves no launcher out that started several processes: each would train alone."""
     if start.launch is not None or start.refusal is not None:
         return
-    for name, variable in _SIZES.items():
-        count = start.number(variable) or 1
-        if count > 1:
-            yield error(
-                "launch-unrecognised",
-                f"{name} started {count} processes ({variable}={count}), and cp-mace does not recognise it: "
-                "each would train alone and write the same files",
-                "start them with torchrun --nproc_per_node=N --no-python",
-            )
+    ignored = Start.found(start.environment, None).launch
+    if ignored is not None and ignored.world_size > 1:
+        yield error(
+            "launch-ignored",
+            f"{ignored.program} started {ignored.world_size} processes, and --launcher=none leaves it out: "
+            "each would train alone and write the same files",
+            "leave out --launcher=none, or start one process",
+        )
 
 
 def check_contradictions(start: Start) -> Iterator[Finding]:
@@ -111,7 +104,7 @@ def check_address(start: Start) -> Iterator[Finding]:
 
 CHECKS: tuple[Callable[[Start], Iterator[Finding]], ...] = (
     check_launch,
-    check_unrecognised,
+    check_ignored,
     check_contradictions,
     check_address,
 )

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import torch
 
 from mace.doctor.findings import Finding, error, listed, note, ok, warning
+from mace.exceptions import InputError
+from mace.tools.ranks.launch import Launch
+from mace.tools.ranks.placement import own_gpu_number
 
 BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
-# How many processes a launcher started on this machine; the first that is set counts.
-_LOCAL_SIZES = ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_NTASKS_PER_NODE")
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
@@ -22,6 +23,7 @@ class Machine:
     """The facts that the checks below look at."""
 
     device: str  # what the run asks for
+    launch: Launch | None  # what a run would find; None for a plain process
     environment: Mapping[str, str]
     cuda_of_torch: str | None  # the CUDA version that torch was built for; None: for CPUs
     gpus: int  # that torch sees
@@ -31,12 +33,13 @@ class Machine:
     interfaces: frozenset[str]
 
     @classmethod
-    def here(cls, device: str, environment: Mapping[str, str] = os.environ) -> Machine:
+    def here(cls, device: str, launch: Launch | None, environment: Mapping[str, str] = os.environ) -> Machine:
         """This machine."""
         cores = os.cpu_count() or 1
         affinity = getattr(os, "sched_getaffinity", None)  # Linux has it
         return cls(
             device=device,
+            launch=launch,
             environment=dict(environment),
             cuda_of_torch=torch.version.cuda,
             gpus=torch.cuda.device_count() if torch.cuda.is_available() else 0,
@@ -48,11 +51,8 @@ class Machine:
 
     @property
     def local_size(self) -> int:
-        """The number of processes of the run on this machine, as far as the launcher says."""
-        for name in _LOCAL_SIZES:
-            if self.environment.get(name, "").isdigit():
-                return int(self.environment[name])
-        return 1
+        """The number of processes of the run on this machine; 1 where the launcher does not say."""
+        return 1 if self.launch is None else self.launch.local_world_size or 1
 
 
 def _is_built(backend: str) -> bool:
@@ -83,15 +83,19 @@ def check_device(machine: Machine) -> Iterator[Finding]:
             f"--device=cuda, but torch sees no GPU ({reason}, CUDA_VISIBLE_DEVICES={visible})",
             "install torch for CUDA, load the driver, or set CUDA_VISIBLE_DEVICES; nvidia-smi lists the GPUs",
         )
-    elif machine.gpus < machine.local_size:
-        yield error(
-            "gpu-few",
-            f"{machine.local_size} processes on this machine and {machine.gpus} GPU(s) "
-            f"(CUDA_VISIBLE_DEVICES={visible})",
-            "start one process for each GPU",
-        )
+    elif (refusal := _refusal_of_gpu(machine)) is not None:
+        yield error("gpu-few", refusal, "start one process for each GPU")
     else:
         yield ok("device", f"--device=cuda: {machine.gpus} GPU(s), CUDA {machine.cuda_of_torch}")
+
+
+def _refusal_of_gpu(machine: Machine) -> str | None:
+    """Why a run would find no GPU for this process, if it would not."""
+    try:
+        own_gpu_number(machine.launch, machine.device, machine.gpus)
+    except InputError as refusal:
+        return str(refusal)
+    return None
 
 
 def check_backend(machine: Machine) -> Iterator[Finding]:
@@ -105,9 +109,9 @@ def check_backend(machine: Machine) -> Iterator[Finding]:
     )
     cure = "install a build of torch with it, or train in one process"
     yield (
-        error("backend-missing", text, cure)
-        if machine.local_size > 1
-        else note("backend-missing", text, cure)
+        note("backend-missing", text, cure)
+        if machine.launch is None
+        else error("backend-missing", text, cure)
     )
 
 

@@ -99,28 +99,38 @@ def available_device(device_str: str) -> torch.device:
 
 
 def _own_gpu(launch: Launch | None, device: torch.device) -> torch.device:
-    if launch is None or launch.world_size == 1:
-        return torch.device(device.type, device.index or 0)
-    if device.index is not None:
+    if device.index is None:
+        return torch.device(device.type, own_gpu_number(launch, device.type, _gpus(device).device_count()))
+    if launch is not None and launch.world_size > 1:
         raise InputError(
             f"--device {device} names one GPU, but {launch.world_size} processes were started: use "
             f"--device {device.type}"
         )
-    count = _gpus(device).device_count()
+    return device
+
+
+def own_gpu_number(launch: Launch | None, kind: str, count: int) -> int:
+    """The number of this process's GPU among the ``count``, 1 or more, of that kind that it sees.
+
+    Raises:
+        InputError: there are more processes than GPUs.
+    """
+    if launch is None or launch.world_size == 1:
+        return 0
     if count == 1:
         # Each process is shown its own, or all are shown the same one: that comes out when they meet.
-        return torch.device(device.type, 0)
+        return 0
     if launch.local_world_size is not None and launch.local_world_size > count:
         raise InputError(
             f"{launch.local_world_size} processes were started on this host, but torch sees {count} GPUs"
-            f"{_visible(device.type)}: start one process a GPU"
+            f"{_visible(kind)}: start one process a GPU"
         )
     if launch.local_rank >= count:
         raise InputError(
             f"process {launch.rank} wants GPU {launch.local_rank}, but torch sees {count}"
-            f"{_visible(device.type)}: start one process a GPU"
+            f"{_visible(kind)}: start one process a GPU"
         )
-    return torch.device(device.type, launch.local_rank)
+    return launch.local_rank
 
 
 def _backend(device: torch.device) -> str:

@@ -14,6 +14,7 @@ from mace.doctor.lesson import architecture_of
 from mace.doctor.report import as_json, as_text
 from mace.exceptions import InputError
 from mace.tools.exporting import export_model
+from tests.launcher_environments import pals, sbatch
 from tests.small_models import MODELS, fermi, mace
 from tests.tiny_run import write_frames
 
@@ -141,6 +142,15 @@ def test_only_the_first_process_speaks(folder, monkeypatch, capsys):
     monkeypatch.setattr(examination, "examine_processes", lambda *_: lines)
     assert doctor.run(build_doctor_arg_parser().parse_args([])) == 0
     assert capsys.readouterr() == ("", "rank 1: group-failed: nobody answers\n")
+
+
+@pytest.mark.parametrize(
+    ("environment", "count"), [(pals(0, 4, local_size=4), 4), (sbatch(8, "node7", 1), 1)]
+)
+def test_the_machine_knows_the_processes_that_a_run_would_find(folder, monkeypatch, environment, count):
+    for name, value in {**environment, "OMP_NUM_THREADS": "100000"}.items():
+        monkeypatch.setenv(name, value)
+    assert f" and {count} process(es) on " in codes(data=False)["threads-many"].found
 
 
 def test_packages_that_cannot_be_imported_are_a_finding(folder, monkeypatch, capsys):

@@ -4,6 +4,16 @@ import pytest
 
 from mace.doctor.findings import Severity
 from mace.doctor.launching import Start, examine_start
+from tests.launcher_environments import (
+    hydra,
+    interactive_shell,
+    open_mpi_4,
+    pals,
+    plain_slurm,
+    sbatch,
+    srun,
+    torchrun,
+)
 
 TORCHRUN = {
     "RANK": "1",
@@ -15,8 +25,8 @@ TORCHRUN = {
 }
 
 
-def codes(environment):
-    return {finding.code: finding for finding in examine_start(Start.found(environment, None))}
+def codes(environment, launcher=None):
+    return {finding.code: finding for finding in examine_start(Start.found(environment, launcher))}
 
 
 @pytest.mark.parametrize(
@@ -61,14 +71,27 @@ def test_one_process_needs_no_launcher():
     assert Start.found({}, None).is_main and Start.found({}, None).world_size == 1
 
 
-@pytest.mark.parametrize("variable", ["SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"])
-def test_processes_that_would_each_train_alone_are_an_error(variable):
-    alone = Start(environment={variable: "2"}, launch=None, refusal=None)
-    found = {finding.code: finding for finding in examine_start(alone)}
-    assert found["launch-unrecognised"].severity is Severity.ERROR
-    assert f"{variable}=2" in found["launch-unrecognised"].found
-    assert "launch-unrecognised" not in codes({variable: "1"})
-    assert "launch-unrecognised" not in codes({**TORCHRUN, variable: "4"})
+@pytest.mark.parametrize(
+    ("environment", "name"),
+    [
+        (torchrun(0), "torchrun"),
+        (srun(0, 2), "srun"),
+        (plain_slurm(0), "srun"),
+        (open_mpi_4(0), "mpirun (Open MPI)"),
+        (hydra(0), "mpiexec (Hydra)"),
+        (pals(0), "mpiexec (PALS)"),
+    ],
+)
+def test_processes_that_would_each_train_alone_are_an_error(environment, name):
+    found = codes(environment, "none")["launch-ignored"]
+    assert found.severity is Severity.ERROR and f"{name} started 2 processes" in found.found
+    assert "launch-ignored" not in codes(environment)
+
+
+@pytest.mark.parametrize("launcher", [None, "none"])
+@pytest.mark.parametrize("environment", [{}, sbatch(8), interactive_shell(), torchrun(0, 1, per_node=1)])
+def test_one_process_leaves_no_launcher_out(environment, launcher):
+    assert codes(environment, launcher).keys() == {"launch"}
 
 
 def test_no_launcher_is_asked_where_that_is_said():

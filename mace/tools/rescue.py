@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 from dataclasses import dataclass
 from pathlib import Path
@@ -205,21 +206,35 @@ def _paths(plan: RescuePlan) -> PathPlan:
 
 
 def _best_of_stages(files: CheckpointIO) -> dict[bool, Path]:
-    """The best checkpoint of each stage: as the newest one says, else the one of the highest epoch.
-
-    Upstream's do not say it; it writes one after an improvement only.
-    """
+    """The best checkpoint of each stage that has one."""
     newest = files.newest()
     if newest is None:
         raise InputError(f"{files.directory} has no checkpoint of {files.tag} that can be read")
-    best = newest[0].get("progress", {}).get("best", {})
-    named = {
-        two: files.directory / Path(best[name]).name for two, name in STAGE_NAMES.items() if name in best
-    }
-    by_epoch = {info.swa: Path(info.path) for info in files.files()}
-    stages = {two: path for two, path in {**by_epoch, **named}.items() if path.is_file()}
+    progress = newest[0].get("progress")
+    if progress is None:
+        # Upstream's do not say which is the best; it writes one after an improvement only.
+        stages = {info.swa: Path(info.path) for info in files.files()}
+    else:
+        stages = _named_and_there(progress.get("best", {}), files, newest[1])
     if not stages:
         raise InputError(
             f"{files.directory} has no best checkpoint of {files.tag}: give a file in place of the folder"
         )
+    return stages
+
+
+def _named_and_there(best: dict[str, str], files: CheckpointIO, newest: Path) -> dict[bool, Path]:
+    """The files that the newest checkpoint names; others are of older runs, or no longer the best."""
+    stages = {}
+    for two, stage in STAGE_NAMES.items():
+        if stage not in best:
+            continue
+        path = files.directory / Path(best[stage]).name
+        if path.is_file():
+            stages[two] = path
+        else:
+            logging.warning(
+                f"{path}, the best checkpoint of stage {stage} as {newest.name} says, is not there: no model "
+                "of that stage is written; give another checkpoint in place of the folder to use that one"
+            )
     return stages

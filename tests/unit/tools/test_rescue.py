@@ -399,18 +399,54 @@ def test_a_folder_gets_the_models_of_both_stages(tmp_path: Path) -> None:
         rescue(RescuePlan(source=tmp_path, name="m"))
 
 
+def write_ours(folder: Path, model: torch.nn.Module, name: str, best: dict[str, str], **rest: Any) -> None:
+    """A checkpoint of this package, its weights shifted by its epoch."""
+    state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    state["node_embedding.linear.weight"] += rest["epoch"]
+    description = describe(model, extract_config_mace_model(model))
+    content = {"model": state, **REST, "progress": {"best": best}, "description": description, **rest}
+    write(folder / "checkpoints" / name, content)
+
+
+def is_of_epoch(epoch: int, path: Path, model: torch.nn.Module) -> bool:
+    name = "node_embedding.linear.weight"
+    return same_bits(load_model(path).state_dict()[name], model.state_dict()[name] + epoch)
+
+
 def test_the_best_checkpoint_is_the_one_that_the_newest_names(tmp_path: Path) -> None:
     _, model = run_of(tmp_path, **FERMI)
-    description = describe(model, extract_config_mace_model(model))
     for epoch in (1, 3):
-        state = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        state["node_embedding.linear.weight"] += epoch
-        progress = {"best": {"one": "m_run-1_epoch-1.pt"}}
-        content = {"model": state, **REST, "epoch": epoch, "progress": progress, "description": description}
-        write(tmp_path / "checkpoints" / f"m_run-1_epoch-{epoch}.pt", content)
+        write_ours(tmp_path, model, f"m_run-1_epoch-{epoch}.pt", {"one": "m_run-1_epoch-1.pt"}, epoch=epoch)
     rescue(RescuePlan(source=tmp_path))
-    found = load_model(tmp_path / "m.model").state_dict()["node_embedding.linear.weight"]
-    assert same_bits(found, model.state_dict()["node_embedding.linear.weight"] + 1)
+    assert is_of_epoch(1, tmp_path / "m.model", model)
+
+
+def test_a_stage_of_an_older_run_is_not_that_of_the_newest(tmp_path: Path) -> None:
+    _, model = run_of(tmp_path, **FERMI)
+    one, two = "m_run-1_epoch-1.pt", "m_run-1_epoch-5_swa.pt"
+    write_ours(tmp_path, model, two, {"one": one, "two": two}, epoch=5, run_started=100.0)
+    write_ours(tmp_path, model, one, {"one": one}, epoch=1, run_started=200.0)
+    written = rescue(RescuePlan(source=tmp_path))
+    names = ("checkpoints/m_run-1.model", "m.model", "m_compiled.model")
+    assert written == [tmp_path / name for name in names]
+    assert is_of_epoch(1, tmp_path / "m.model", model)
+
+
+def test_a_best_checkpoint_that_is_gone_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    _, model = run_of(tmp_path, **FERMI)
+    best = {"one": "m_run-1_epoch-1.pt", "two": "m_run-1_epoch-5_swa.pt"}
+    write_ours(
+        tmp_path, model, "m_run-1_epoch-3.pt", {"one": "m_run-1_epoch-3.pt"}, epoch=3
+    )  # no longer best
+    write_ours(tmp_path, model, best["two"], best, epoch=5)
+    written = rescue(RescuePlan(source=tmp_path))
+    assert len(written) == 3 and all("_stagetwo" in path.name for path in written)
+    assert is_of_epoch(5, tmp_path / "m_stagetwo.model", model)
+    (line,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "m_run-1_epoch-1.pt, the best checkpoint of stage one as m_run-1_epoch-5_swa.pt says" in line
+    (tmp_path / "checkpoints" / best["two"]).rename(tmp_path / "checkpoints" / "m_run-1_latest.pt")
+    with pytest.raises(InputError, match="has no best checkpoint of m_run-1"):
+        rescue(RescuePlan(source=tmp_path, overwrite=True))
 
 
 def test_a_folder_of_several_runs_needs_their_names(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ CASES = {
     "valid fraction": (["--valid_fraction=0.01"], ["valid_fraction=0.01", "12 structures"]),
 }
 
-FAST = ("no label", "unwritable", "no electron number", "valid fraction")
+FAST = ("no label", "no electron number")
 
 
 @pytest.mark.parametrize(

@@ -298,6 +298,7 @@ def test_a_debugged_run_has_every_exchange_in_the_log_of_each_rank(tmp_path):
     assert "Exchange" not in (folder / "logs" / "m_run-1.log").read_text()
 
 
+@pytest.mark.slow
 def test_a_log_of_each_rank(tmp_path):
     folder = tiny_data(tmp_path)
     start(folder, "--log_all_ranks", "--max_num_epochs=1").succeeded()

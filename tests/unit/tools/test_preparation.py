@@ -214,6 +214,7 @@ def test_a_file_appears_whole_or_not_at_all(folder, monkeypatch):
     assert [path.name for path in (h5 / "train").iterdir()] == ["train_0.h5"]
 
 
+@pytest.mark.slow
 def test_fewer_frames_than_processes(folder):
     single = write_frames(folder / "single.xyz", 2)
     h5 = prepare(folder, train_file=single, num_process=4)

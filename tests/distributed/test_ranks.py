@@ -12,7 +12,9 @@ from torch import nn
 
 from mace.exceptions import InputError
 from mace.tools.distributed import Ranks
+from mace.tools.ranks.launchers import find_launch
 from tests.distributed.processes import free_port, on_one_process, run_ranks
+from tests.launcher_environments import srun
 
 pytestmark = pytest.mark.multirank
 
@@ -120,8 +122,8 @@ def test_a_port_in_use_is_an_input_error(rank):
         )
         script = (
             "from mace.tools import distributed\n"
-            "from mace.tools.ranks import rendezvous\n"
-            "rendezvous._STORE_PATIENCE = 2.0\n"
+            "from mace.tools.ranks import meeting_store\n"
+            "meeting_store._STORE_PATIENCE = 2.0\n"
             "with distributed.open_ranks('cpu', True): pass"
         )
         done = subprocess.run(
@@ -129,3 +131,24 @@ def test_a_port_in_use_is_an_input_error(rank):
         )
     assert done.returncode == 1
     assert f"port {environment['MASTER_PORT']} on localhost is in use" in done.stderr
+
+
+def test_a_job_whose_first_port_is_in_use_has_another_one():
+    """The program that has it listens as long as the run lasts, and never says anything."""
+    job = {"SLURM_JOB_ID": str(os.getpid())}
+    tasks = [srun(rank, 2, nodes="node7", count=1) | job for rank in (0, 1)]
+    script = (
+        "import torch\n"
+        "from mace.tools import distributed\n"
+        "with distributed.open_ranks('cpu', True) as ranks: print(ranks.sum(torch.ones(1)).item())"
+    )
+    with socket.socket() as listener:
+        listener.bind(("localhost", find_launch(tasks[0]).port))
+        listener.listen()
+        running = [
+            subprocess.Popen([sys.executable, "-c", script], env=os.environ | task, stdout=subprocess.PIPE)
+            for task in tasks
+        ]
+        answers = [process.communicate(timeout=60)[0] for process in running]
+    assert [process.returncode for process in running] == [0, 0]
+    assert answers == [b"2.0\n"] * 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -11,7 +11,8 @@ from mace.exceptions import InputError
 
 _DEFAULT_PORT = 33333  # upstream's
 # Below the ports that Linux gives to outgoing connections (32768 and up), above those of services.
-_FIRST_PORT, _PORTS = 15000, 15000
+_JOB_PORTS = range(15000, 30000)
+_PORTS_OF_A_JOB = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,7 +27,8 @@ class Launch:
         world_size: number of processes.
         local_world_size: those on this host, None where the launcher does not say.
         address: host where process 0 keeps the store in which all meet.
-        port: port of the store; 0 where one process is alone and takes any.
+        ports: ports of the store: process 0 takes the first that is free. One, unless they are derived from
+            the job; 0 where one process is alone and takes any.
         restarts: how often an elastic launcher has started the processes anew.
         job: text that is the same for all processes of this run and for no other run; empty if unknown.
         has_store: the launcher itself keeps the store at address and port.
@@ -39,10 +41,15 @@ class Launch:
     world_size: int
     local_world_size: int | None = None
     address: str
-    port: int
+    ports: tuple[int, ...]
     restarts: int = 0
     job: str = ""
     has_store: bool = False
+
+    @property
+    def port(self) -> int:
+        """The first of the ports."""
+        return self.ports[0]
 
 
 class Told(NamedTuple):
@@ -102,14 +109,17 @@ def port_number(environment: Mapping[str, str], name: str) -> int:
     return port
 
 
-def chosen_port(environment: Mapping[str, str], job: str, world_size: int) -> int:
-    """The port where the processes of a job meet, if nobody but us fixes one; ``MASTER_PORT`` wins.
+def chosen_ports(environment: Mapping[str, str], job: str, world_size: int) -> tuple[int, ...]:
+    """The ports where the processes of a job may meet, if nobody but us fixes one; ``MASTER_PORT`` wins.
 
-    All processes must know it before they can talk. So it follows from what names the job in the environment
-    of each: two jobs on a host then have different ports. A process that is alone takes a free one.
+    All processes must know them before they can talk. So they follow from what names the job in the
+    environment of each: two jobs on a host then have different ones, and a job has another one where a port
+    is in use. A process that is alone takes a free one.
     """
     if "MASTER_PORT" in environment:
-        return port_number(environment, "MASTER_PORT")
+        return (port_number(environment, "MASTER_PORT"),)
     if world_size == 1:
-        return 0
-    return _FIRST_PORT + zlib.crc32(job.encode()) % _PORTS if job else _DEFAULT_PORT
+        return (0,)
+    if not job:
+        return (_DEFAULT_PORT,)
+    return tuple(random.Random(job).sample(_JOB_PORTS, _PORTS_OF_A_JOB))

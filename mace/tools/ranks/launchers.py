@@ -45,7 +45,7 @@ def _torchrun_launch(environment: Mapping[str, str]) -> Launch | None:
         world_size=told.size,
         local_world_size=told.local_size,
         address=environment["MASTER_ADDR"],
-        port=port_number(environment, "MASTER_PORT"),
+        ports=(port_number(environment, "MASTER_PORT"),),
         restarts=whole_number(environment, restarts) if restarts in environment else 0,
         job=environment.get("TORCHELASTIC_RUN_ID", ""),
         has_store=environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True",

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mace.exceptions import InputError
-from mace.tools.ranks.launch import Launch, Told, chosen_port, whole_number
+from mace.tools.ranks.launch import Launch, Told, chosen_ports, whole_number
 
 # What names a job of a queueing system, where the launcher itself has no name for the run.
 _QUEUE_JOBS = ("PBS_JOBID", "SLURM_JOB_ID", "LSB_JOBID", "JOB_ID", "COBALT_JOBID")
@@ -99,7 +99,7 @@ def _launch(family: _Family, environment: Mapping[str, str]) -> Launch:
         world_size=told.size,
         local_world_size=told.local_size,
         address=_address(family, environment, told),
-        port=chosen_port(environment, job, told.size),
+        ports=chosen_ports(environment, job, told.size),
         job=job,
     )
 

@@ -1,26 +1,21 @@
-"""How the processes of a run meet: a store of process 0, what they tell each other, the process group."""
+"""How the processes of a run meet: a store, what they tell each other there, the process group."""
 
 from __future__ import annotations
 
 import json
 import socket
-import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import timedelta
 from typing import NamedTuple
 
 import torch.distributed as dist
-from torch.distributed.constants import default_pg_timeout
 
 from mace.exceptions import InputError
 from mace.tools.ranks.launch import Launch
+from mace.tools.ranks.meeting_store import in_use, not_found, open_store
 from mace.tools.ranks.placement import Placement
-
-_STORE_PATIENCE = 30.0  # seconds within which the store of process 0 answers, once something listens
-_JOB = "ranks/job"  # the key under which process 0 says which job the store belongs to
 
 
 @dataclass(frozen=True)
@@ -53,19 +48,16 @@ def join_group(launch: Launch, placement: Placement, timeout: float | None = Non
     """
     limit = None if timeout is None else timedelta(seconds=timeout)
     try:
-        store = dist.PrefixStore(f"ranks/attempt_{launch.restarts}", _open_store(launch, limit))
+        found = open_store(launch, limit)
+        launch = replace(launch, ports=(found.port,))
+        store = dist.PrefixStore(f"ranks/attempt_{launch.restarts}", found)
         members = _introduce(store, launch, placement)
         _refuse_shared_gpus(members)
         dist.init_process_group(
             placement.backend, store=store, rank=launch.rank, world_size=launch.world_size, timeout=limit
         )
     except (dist.DistNetworkError, dist.DistStoreError) as error:
-        if "EADDRINUSE" in str(error):
-            raise _port_in_use(launch) from None
-        raise InputError(
-            f"the {launch.world_size} processes could not find each other at {launch.address}:{launch.port}: "
-            f"{str(error).splitlines()[0]}"
-        ) from None
+        raise not_found(launch, str(error).splitlines()[0]) from None
     return Meeting(store, members)
 
 
@@ -90,92 +82,6 @@ def _listed(names: Sequence[str], most: int = 8) -> str:
     return ", ".join([*names[:most], "..."] if len(names) > most else names)
 
 
-def _open_store(launch: Launch, limit: timedelta | None) -> dist.TCPStore:
-    """The store in which all processes meet: the launcher's, else that of process 0."""
-    if launch.has_store:
-        return _connected(launch, limit)
-    if launch.rank != 0:
-        return _required_store(launch, limit)
-    store = dist.TCPStore(
-        launch.address,
-        launch.port,
-        launch.world_size,
-        is_master=True,
-        wait_for_workers=False,
-        timeout=limit or default_pg_timeout,
-    )
-    store.set(_JOB, _job_tag(launch))
-    return store
-
-
-def _connected(launch: Launch, limit: timedelta | None) -> dist.TCPStore:
-    return dist.TCPStore(
-        launch.address,
-        launch.port,
-        is_master=False,
-        wait_for_workers=False,
-        timeout=limit or default_pg_timeout,
-    )
-
-
-def _required_store(launch: Launch, limit: timedelta | None) -> dist.TCPStore:
-    """Wait for the store of process 0, and make sure that it is the one of this run.
-
-    If another program has taken the port, process 0 cannot serve there and ends. Torch would connect to that
-    program and wait for its answer without end, so a thread does, and is left behind.
-
-    Raises:
-        InputError: something listens, and does not answer as our store in time.
-        DistNetworkError, DistStoreError: nobody listens within the time for it.
-    """
-    answers: list[tuple[dist.TCPStore, str] | Exception] = []
-
-    def ask() -> None:
-        try:
-            store = _connected(launch, limit)
-            answers.append((store, store.get(_JOB).decode()))
-        except (dist.DistNetworkError, dist.DistStoreError) as error:
-            answers.append(error)
-
-    waiting = threading.Thread(target=ask, daemon=True)
-    waiting.start()
-    listened_since = None
-    while waiting.is_alive():
-        waiting.join(timeout=0.5)
-        if listened_since is None and _listens(launch):
-            listened_since = time.monotonic()
-        if listened_since is not None and time.monotonic() - listened_since > _STORE_PATIENCE:
-            raise _port_in_use(launch)
-    (answer,) = answers
-    if isinstance(answer, Exception):
-        raise answer
-    store, job = answer
-    if job != _job_tag(launch):
-        raise _port_in_use(launch)
-    return store
-
-
-def _job_tag(launch: Launch) -> str:
-    return f"{launch.job}, {launch.world_size} processes"
-
-
-def _listens(launch: Launch) -> bool:
-    try:
-        with socket.create_connection((launch.address, launch.port), timeout=1.0):
-            return True
-    except OSError:
-        return False
-
-
-def _port_in_use(launch: Launch) -> InputError:
-    advice = "set MASTER_PORT to another one"
-    if launch.launcher == "torchrun":
-        advice = (
-            "choose another one with torchrun --master_port, or let torchrun --standalone find a free one"
-        )
-    return InputError(f"port {launch.port} on {launch.address} is in use by another program: {advice}")
-
-
 def _introduce(store: dist.Store, launch: Launch, placement: Placement) -> tuple[Member, ...]:
     """Tell the others about this process, and hear from each.
 
@@ -185,7 +91,7 @@ def _introduce(store: dist.Store, launch: Launch, placement: Placement) -> tuple
     """
     # The store of a launcher outlives the processes: it may bring others under the same rank.
     if not launch.has_store and store.add(f"arrivals_{launch.rank}", 1) > 1:
-        raise _port_in_use(launch)
+        raise in_use(launch)
     me = Member(socket.gethostname(), str(placement.device), placement.identity())
     store.set(f"member_{launch.rank}", json.dumps(asdict(me)))
     return tuple(_heard(store, launch, rank) for rank in range(launch.world_size))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 from mace.exceptions import InputError
-from mace.tools.ranks.launch import Launch, Told, chosen_port, whole_number
+from mace.tools.ranks.launch import Launch, Told, chosen_ports, whole_number
 
 # Steps from here on are the job script, the shell of salloc and the like, not tasks that srun started.
 _FIRST_SPECIAL_STEP = 0xFFFFFFF0
@@ -36,7 +36,7 @@ def srun_launch(environment: Mapping[str, str]) -> Launch | None:
         world_size=told.size,
         local_world_size=told.local_size,
         address=_address(environment, told.size, hosts),
-        port=chosen_port(environment, job, told.size),
+        ports=chosen_ports(environment, job, told.size),
         job=job,
     )
 

@@ -194,16 +194,17 @@ def test_a_launcher_that_is_not_there_is_refused(environment, launcher, complain
 
 
 def test_ports_are_the_users_else_those_of_the_job():
-    assert find_launch(srun() | {"MASTER_PORT": "1234"}).port == 1234
-    assert find_launch(torchrun()).port == 29500
+    assert find_launch(srun() | {"MASTER_PORT": "1234"}).ports == (1234,)
+    assert find_launch(torchrun()).ports == (29500,)
     jobs = [srun(), srun() | {"SLURM_JOB_ID": "4712"}, srun(step="1"), open_mpi_4() | {"PMIX_NAMESPACE": "x"}]
-    ports = [find_launch(environment).port for environment in [*jobs, open_mpi_4(), open_mpi_5(), pals()]]
-    assert len(set(ports)) == len(ports)
-    assert all(15000 <= port < 30000 for port in ports)
-    assert find_launch(srun(0)).port == find_launch(srun(3)).port
-    assert find_launch(hydra()).port == 33333  # nothing names the run
-    assert find_launch(hydra() | {"PBS_JOBID": "99.pbs"}).port != 33333
-    assert find_launch(srun(0, 1, nodes="node7", count=1)).port == 0  # alone: any that is free
+    of_jobs = [find_launch(environment).ports for environment in [*jobs, open_mpi_4(), open_mpi_5(), pals()]]
+    assert all(len(set(ports)) == 4 for ports in of_jobs)
+    assert len(set().union(*of_jobs)) == 4 * len(of_jobs)
+    assert all(15000 <= port < 30000 for ports in of_jobs for port in ports)
+    assert find_launch(srun(0)).ports == find_launch(srun(3)).ports
+    assert find_launch(hydra()).ports == (33333,)  # nothing names the run
+    assert 33333 not in find_launch(hydra() | {"PBS_JOBID": "99.pbs"}).ports
+    assert find_launch(srun(0, 1, nodes="node7", count=1)).ports == (0,)  # alone: any that is free
     with pytest.raises(InputError, match="MASTER_PORT is 'http', not a whole number"):
         find_launch(srun() | {"MASTER_PORT": "http"})
 

@@ -11,8 +11,9 @@ import torch
 import torch.distributed as dist
 
 from mace.exceptions import InputError
-from mace.tools.ranks import rendezvous
+from mace.tools.ranks import meeting_store, rendezvous
 from mace.tools.ranks.launchers import Launch
+from mace.tools.ranks.meeting_store import open_store
 from mace.tools.ranks.placement import Placement
 from mace.tools.ranks.rendezvous import Member, describe, join_group
 
@@ -33,7 +34,7 @@ def launch():
         world_size=2,
         local_world_size=2,
         address="localhost",
-        port=port,
+        ports=(port,),
         job="slurm 1.0",
     )
 
@@ -67,7 +68,7 @@ def test_a_port_in_use_is_named_with_what_to_do(launch):
 
 
 def test_a_program_that_listens_and_does_not_answer(launch, monkeypatch):
-    monkeypatch.setattr(rendezvous, "_STORE_PATIENCE", 1.0)
+    monkeypatch.setattr(meeting_store, "_STORE_PATIENCE", 1.0)
     with socket.socket() as listener:
         listener.bind(("", launch.port))
         listener.listen()
@@ -75,14 +76,14 @@ def test_a_program_that_listens_and_does_not_answer(launch, monkeypatch):
 
 
 def test_the_store_of_another_run_is_not_joined(launch):
-    other = rendezvous._open_store(replace(launch, job="slurm 2.0"), timedelta(seconds=5))
+    other = open_store(replace(launch, job="slurm 2.0"), timedelta(seconds=5))
     assert "is in use" in refused(replace(launch, rank=1), 5.0)
-    assert other.get(rendezvous._JOB) == b"slurm 2.0, 2 processes"
+    assert other.get(meeting_store._JOB) == b"slurm 2.0, 2 processes"
 
 
 def test_a_second_process_of_the_same_rank_is_refused(launch):
     """Two runs on one host that nothing tells apart, and that both want the usual port."""
-    store = dist.PrefixStore("ranks/attempt_0", rendezvous._open_store(launch, timedelta(seconds=5)))
+    store = dist.PrefixStore("ranks/attempt_0", open_store(launch, timedelta(seconds=5)))
     store.set("member_0", "{}")
     store.add("arrivals_1", 1)
     assert "is in use" in refused(replace(launch, rank=1), 5.0)
@@ -93,7 +94,7 @@ def test_members_are_known_to_all_before_there_is_a_group(launch):
 
     def meet(rank):
         me = replace(launch, rank=rank)
-        store = rendezvous._open_store(me, timedelta(seconds=20))
+        store = open_store(me, timedelta(seconds=20))
         found[rank] = store, rendezvous._introduce(store, me, CPU)  # the store of process 0 has to stay
 
     threads = [threading.Thread(target=meet, args=(rank,)) for rank in (0, 1)]

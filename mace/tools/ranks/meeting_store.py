@@ -16,9 +16,7 @@ from mace.exceptions import InputError
 from mace.tools.ranks.launch import Launch
 
 _STORE_PATIENCE = 30.0  # seconds within which the store of process 0 answers, once something listens
-_OWN_PATIENCE = (
-    3.0  # the same where process 0 asks: at its own host, and only after another run like this one
-)
+_OWN_PATIENCE = 3.0  # the same where process 0 asks: at its own host, and after another run like this one
 _PAUSE = 0.5  # seconds from one look at the ports to the next
 _JOB = "ranks/job"  # the key under which process 0 says which job the store belongs to
 

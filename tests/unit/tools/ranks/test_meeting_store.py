@@ -89,6 +89,7 @@ def test_a_program_that_only_process_0_sees_is_passed_over(launch, hold):
     assert meet(*both(replace(launch, address="127.0.0.2"))) == [launch.ports[1]] * 2
 
 
+@pytest.mark.slow
 def test_a_program_beside_which_torch_could_serve_is_passed_over(launch, hold, monkeypatch):
     """Torch would serve at IPv4, and all would look for it at IPv6."""
     monkeypatch.setattr(meeting_store, "_OWN_PATIENCE", 0.5)

@@ -126,7 +126,10 @@ class CheckpointIO:
         """
         if self.spare is not None and self.spare != self.old_path:
             logging.debug(f"Deleting old checkpoint file: {self.spare}")
-            self.spare.unlink(missing_ok=True)
+            try:
+                self.spare.unlink(missing_ok=True)
+            except OSError as refusal:  # no reason to end a run
+                logging.warning(f"An old checkpoint was not deleted: {refusal}")
         self.spare = None
 
     def _write(self, checkpoint: Checkpoint, path: Path) -> None:

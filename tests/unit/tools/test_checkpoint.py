@@ -105,6 +105,17 @@ def test_a_state_that_is_no_improvement_takes_the_place_of_the_spare_one(tmp_pat
     assert names(tmp_path) == [f"{TAG}_epoch-1.pt", f"{TAG}_latest.pt"]
 
 
+def test_a_spare_file_that_cannot_be_deleted_is_a_warning(tmp_path, caplog):
+    saver, state = handler(tmp_path), make_state()
+    for epoch in range(2):
+        saver.save(state, epoch)
+    saver.io.path(0).unlink()
+    saver.io.path(0).mkdir()  # root may delete files whatever their mode
+    saver.save(state, 2)
+    (warning,) = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert warning.startswith("An old checkpoint was not deleted") and "epoch-0.pt" in warning
+
+
 def test_keep_deletes_nothing(tmp_path):
     saver, state = handler(tmp_path, keep=True), make_state()
     for epoch in range(3):

@@ -32,7 +32,9 @@ for step in range(1, 6):
 """
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize(
+    "count", [pytest.param(1, marks=pytest.mark.slow), 2, pytest.param(3, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("point", kill_points.POINTS)
 def test_a_killed_writer_leaves_whole_files_only(tmp_path, point, count):
     folder, proof = tmp_path / "files", tmp_path / "proof"

@@ -174,11 +174,14 @@ def together(commands: list[list[str]], folder: Path, environment: dict[str, str
     [
         ({}, ["--distributed"], "no launcher started this process"),
         ({}, ["--launcher=slurm"], "slurm did not start this process"),
-        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, [], "MPI_LOCALRANKID is not"),
-        (
+        pytest.param(
+            {"PMI_RANK": "0", "PMI_SIZE": "2"}, [], "MPI_LOCALRANKID is not", marks=pytest.mark.slow
+        ),
+        pytest.param(
             {"RANK": "0", "WORLD_SIZE": "0", "LOCAL_RANK": "0", "MASTER_ADDR": "h", "MASTER_PORT": "1"},
             [],
             "WORLD_SIZE is 0",
+            marks=pytest.mark.slow,
         ),
     ],
 )

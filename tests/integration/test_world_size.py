@@ -164,7 +164,7 @@ def evaluated(folder: Path, ranks: int) -> list[dict]:
     return [*found, *(json.loads(metrics) for _, metrics in told), {"tables": tables}]
 
 
-@pytest.mark.parametrize("ranks", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [3, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 4))])
 def test_reports_13_14_errors_count_every_frame_once(uneven, of_one_rank, ranks):
     *expected, tables = of_one_rank
     *found, found_tables = evaluated(uneven, ranks)

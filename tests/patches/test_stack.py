@@ -104,7 +104,7 @@ def test_0002_a_model_trained_with_cueq_cannot_be_saved_without_the_conversion_o
     assert_saved(train(trees[2], tmp_path / "with", "--enable_cueq=True"), trees[2])
 
 
-@pytest.mark.parametrize("fault", ["full", "crash"])
+@pytest.mark.parametrize("fault", ["full", pytest.param("crash", marks=pytest.mark.slow)])
 def test_0003_an_interrupted_write_leaves_half_a_model_without_the_atomic_writer(trees, tmp_path, fault):
     without = train(trees[2], tmp_path / "without", fault=fault).failed()
     assert model_files(without.folder) == ["checkpoints/m_run-1.model"]

@@ -236,7 +236,7 @@ def energies_of(dataset):
     return [float(dataset[index].energy) for index in range(len(dataset))]
 
 
-@pytest.mark.parametrize("method", ["fork", "spawn"])
+@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_a_file_is_opened_in_each_process_of_its_own(tmp_path, method):
     dataset = HDF5Dataset(save(tmp_path / "a.h5", [configuration(n) for n in range(4)]), 4.0, TABLE)
     assert energies_of(dataset) == [0, 1, 2, 3]  # open here

@@ -66,6 +66,7 @@ def contents(configurations):
     return [content(configuration) for configuration in configurations]
 
 
+@pytest.mark.slow
 def test_order_and_numbers_do_not_depend_on_the_number_of_processes(folder):
     written = {}
     for count in (1, 2, 3):

@@ -19,7 +19,7 @@ __all__ = ["main", "run"]
 
 
 def run(args: Namespace) -> int:
-    """Print the findings, and return the exit status: 0, 1 with warnings, 2 with errors.
+    """Print the findings, and return the exit status: 0, 3 with warnings, 4 with errors.
 
     Of several processes the first one prints; the others return 0.
 

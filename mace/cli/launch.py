@@ -8,7 +8,6 @@ import importlib
 import io
 import logging
 import sys
-import traceback
 import warnings
 from argparse import Namespace
 from pathlib import Path
@@ -29,9 +28,11 @@ from mace.arguments.parsers import (
     build_eval_arg_parser,
     build_preprocess_arg_parser,
 )
-from mace.doctor.findings import CRASH_STATUS, USAGE_STATUS
 from mace.doctor.installation import UNINSTALL, find_mace_torch
 from mace.exceptions import InputError
+
+# What the import of torch or e3nn raises where packages or shared libraries are missing or do not fit.
+_UNFIT = (ImportError, OSError, RuntimeError, AttributeError, TypeError, ValueError)
 
 
 def run_train() -> None:
@@ -75,10 +76,7 @@ def cueq_to_e3nn() -> None:
 
 
 def doctor() -> None:
-    """Command ``mace_doctor``.
-
-    Exits with 0, 1 (warnings), 2 (errors), 3 for a wrong command line, 4 for a mistake of its own.
-    """
+    """Command ``mace_doctor``. Exits with 0, 3 (warnings) or 4 (errors), and with 1 or 2 for bad input."""
     parser = build_doctor_arg_parser()
     try:
         args = _parse(parser)
@@ -86,12 +84,7 @@ def doctor() -> None:
         status = importlib.import_module("mace.cli.doctor").run(args)
     except InputError as error:
         _report_failure(f"{parser.prog}: error: {error}")
-        sys.exit(USAGE_STATUS)
-    except SystemExit as end:  # of the parser, which ends with 0 after --help
-        sys.exit(USAGE_STATUS if end.code else 0)
-    except Exception:  # told in full; Python's own way of it ends with 1, which here means warnings
-        traceback.print_exc()
-        sys.exit(CRASH_STATUS)
+        status = 1
     sys.exit(status)
 
 
@@ -181,5 +174,5 @@ def _room_of_failures() -> ModuleType | None:
     """What tells failures once for all processes; None where torch, which it needs, cannot be imported."""
     try:
         return importlib.import_module("mace.tools.ranks.failures")
-    except Exception:  # torch and e3nn raise anything where packages or libraries do not fit
-        return None  # mace_doctor names what is wrong there
+    except _UNFIT:  # mace_doctor names what is wrong there
+        return None

@@ -16,9 +16,8 @@ class Severity(str, Enum):
     OK = "ok"  # looked at, and in order
 
 
-STATUS = {Severity.ERROR: 2, Severity.WARNING: 1, Severity.NOTE: 0, Severity.OK: 0}
-USAGE_STATUS = 3  # the command line itself could not be understood: nothing was looked at
-CRASH_STATUS = 4  # a mistake of the doctor's own, with a traceback
+# Beyond 1 and 2, with which every command ends for bad input, and Python for a mistake of ours.
+STATUS = {Severity.ERROR: 4, Severity.WARNING: 3, Severity.NOTE: 0, Severity.OK: 0}
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ def ok(code: str, found: str) -> Finding:
 
 
 def exit_status(findings: Iterable[Finding]) -> int:
-    """0 if nothing is worse than a note, 1 with warnings, 2 with errors."""
+    """0 if nothing is worse than a note, 3 with warnings, 4 with errors."""
     return max((STATUS[finding.severity] for finding in findings), default=0)
 
 

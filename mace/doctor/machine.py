@@ -12,9 +12,8 @@ import torch
 from mace.doctor.findings import Finding, error, listed, note, ok, warning
 from mace.exceptions import InputError
 from mace.tools.ranks.launch import Launch
-from mace.tools.ranks.placement import own_gpu_number
+from mace.tools.ranks.placement import BACKENDS, own_gpu_number
 
-BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
 
@@ -45,7 +44,7 @@ class Machine:
             gpus=torch.cuda.device_count() if torch.cuda.is_available() else 0,
             cores=cores,
             usable_cores=cores if affinity is None else len(affinity(0)),
-            backends=frozenset(name for name in BACKENDS.values() if _is_built(name)),
+            backends=frozenset(name for name, is_built in BACKENDS.values() if is_built()),
             interfaces=frozenset(name for _, name in socket.if_nameindex()),
         )
 
@@ -53,12 +52,6 @@ class Machine:
     def local_size(self) -> int:
         """The number of processes of the run on this machine; 1 where the launcher does not say."""
         return 1 if self.launch is None else self.launch.local_world_size or 1
-
-
-def _is_built(backend: str) -> bool:
-    """Whether torch was built with a back end; a question about the build, asked of no process group."""
-    asks = getattr(torch.distributed, f"is_{backend}_available", None)  # torch < 2.8 does not know xccl
-    return torch.distributed.is_available() and asks is not None and bool(asks())
 
 
 def check_device(machine: Machine) -> Iterator[Finding]:
@@ -100,7 +93,7 @@ def _refusal_of_gpu(machine: Machine) -> str | None:
 
 def check_backend(machine: Machine) -> Iterator[Finding]:
     """Torch can let several processes talk on that device."""
-    wanted = BACKENDS.get(machine.device)
+    wanted, _ = BACKENDS.get(machine.device, (None, None))
     if wanted is None or wanted in machine.backends:
         return
     there = listed(sorted(machine.backends)) or "none"

@@ -134,7 +134,8 @@ class Trainer:
             self._train(epoch, train_loader, train_sampler, distributed_model)
             going_on = self._end_epoch(epoch, valid_loaders)
             self._write(self._records.raise_failure)
-        self._write(self.checkpoints.io.drop_spare)
+        if self.ranks.is_main:
+            self.checkpoints.io.drop_spare()
         logging.info("Training complete")
 
     # Before the first epoch
@@ -351,10 +352,10 @@ class Trainer:
     def _save_improvement(self, epoch: int) -> None:
         """Save the best state so far in place of the one before; the best of stage one survives stage two."""
         stage = STAGE_NAMES[self.progress.stage_two]
-        before = self.progress.best.get(stage)
+        before = self.progress.best.get(stage, "")
         self.progress.best[stage] = self.checkpoints.io.path(epoch).name
-        keep_last = self.plan.save_all_checkpoints or before is None
-        self.progress.spare = "" if keep_last or before is None else before
+        keep_last = self.plan.save_all_checkpoints or not before
+        self.progress.spare = "" if keep_last else before
         self._save(lambda: self.checkpoints.save(self.state, epochs=epoch, keep_last=keep_last))
 
     def _save(self, action: Callable[[], Any]) -> None:

@@ -15,6 +15,13 @@ from mace.tools.ranks.launch import Launch
 
 # What hides GPUs from a process, by device type; for messages.
 _VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "xpu": "ZE_AFFINITY_MASK"}
+# With what several processes talk, by device type, and whether this torch was built with it.
+BACKENDS: dict[str, tuple[str, Callable[[], bool]]] = {
+    "cpu": ("gloo", lambda: dist.is_gloo_available()),
+    "cuda": ("nccl", lambda: dist.is_nccl_available()),
+    # Not in every torch that this package works with.
+    "xpu": ("xccl", lambda: getattr(dist, "is_xccl_available", bool)()),
+}
 
 
 @dataclass(frozen=True)
@@ -139,17 +146,11 @@ def _backend(device: torch.device) -> str:
     Raises:
         InputError: there is none, or this torch was built without it.
     """
-    built: dict[str, tuple[str, Callable[[], bool]]] = {
-        "cpu": ("gloo", dist.is_gloo_available),
-        "cuda": ("nccl", dist.is_nccl_available),
-        # Not in every torch that this package works with.
-        "xpu": ("xccl", getattr(dist, "is_xccl_available", lambda: False)),
-    }
-    if device.type not in built:
+    if device.type not in BACKENDS:
         raise InputError(
-            f"--device {device.type} works in one process only; several can train on {', '.join(built)}"
+            f"--device {device.type} works in one process only; several can train on {', '.join(BACKENDS)}"
         )
-    name, is_built = built[device.type]
+    name, is_built = BACKENDS[device.type]
     if not is_built():
         raise InputError(
             f"several processes on --device {device.type} need the back end {name}, which torch "

@@ -176,8 +176,8 @@ def test_packages_that_cannot_be_imported_are_a_finding(folder, monkeypatch, cap
 
 @pytest.mark.parametrize(
     ("findings", "status"),
-    [([], 0), ([ok("a", "b")], 0), ([note("a", "b")], 0), ([note("a", "b"), warning("c", "d", "e")], 1)]
-    + [([warning("c", "d", "e"), error("f", "g", "h"), ok("a", "b")], 2)],
+    [([], 0), ([ok("a", "b")], 0), ([note("a", "b")], 0), ([note("a", "b"), warning("c", "d", "e")], 3)]
+    + [([warning("c", "d", "e"), error("f", "g", "h"), ok("a", "b")], 4)],
 )
 def test_the_status_is_that_of_the_worst(findings, status):
     assert exit_status(findings) == status

@@ -39,9 +39,13 @@ def crashed(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory) -> Path:
-    """The folder of the same run of this tree, which ends well."""
-    folder = tmp_path_factory.mktemp("undisturbed")
-    two(FLAGS, tiny_data(folder)).succeeded()
+    """The folder of the same run where it ends well: the base with the patches of saving (0001-0003).
+
+    Not this tree: from 0005 on two processes weigh their losses by the global count, which is another training.
+    """
+    folder, tree = tmp_path_factory.mktemp("undisturbed"), tmp_path_factory.mktemp("saving") / "tree"
+    patches(ROOT, "export", "--level", 3, tree)
+    two(FLAGS, tiny_data(folder), tree=tree).succeeded()
     return folder
 
 

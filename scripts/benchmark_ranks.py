@@ -94,6 +94,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    if arguments.rounds < 1:
+        parser.error(f"--rounds={arguments.rounds}: at least one is needed")
     rounds = []
     for number in range(arguments.rounds):
         order = (1, 2) if number % 2 else (2, 1)

@@ -158,6 +158,9 @@ def main() -> None:
     parser.add_argument("--json", default="outputs/benchmark.json")
     parser.add_argument("--workloads", default=",".join(WORKLOADS), help="comma-separated names")
     arguments = parser.parse_args()
+    for name in ("rounds", "repetitions", "threads"):
+        if getattr(arguments, name) < 1:
+            parser.error(f"--{name}={getattr(arguments, name)}: at least one is needed")
     results = {}
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments.workloads.split(","):

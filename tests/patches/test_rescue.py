@@ -41,7 +41,7 @@ def crashed(tmp_path_factory) -> Path:
 def undisturbed(tmp_path_factory) -> Path:
     """The folder of the same run where it ends well: the base with the patches of saving (0001-0003).
 
-    Not this tree: from 0005 on two processes weigh their losses by the global count, which is another training.
+    Not this tree: from 0005 on, processes weigh their losses by the global count, which is another training.
     """
     folder, tree = tmp_path_factory.mktemp("undisturbed"), tmp_path_factory.mktemp("saving") / "tree"
     patches(ROOT, "export", "--level", 3, tree)

@@ -71,6 +71,7 @@ def test_a_damaged_shard_ends_a_run_of_two_with_one_line(folder):
     assert "InputError" not in ended.output  # no traceback of ours; torchrun shows its own
 
 
+@pytest.mark.slow
 def test_a_head_of_hdf5_data_beside_a_head_of_a_file(folder):
     plain = {
         "train_file": "train.xyz",

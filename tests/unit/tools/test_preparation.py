@@ -195,6 +195,7 @@ def test_the_indices_of_a_split_are_written_when_nothing_can_be_refused_any_more
     assert listed == [c.energy for c in stored(h5 / "val")] and len(listed) == 12
 
 
+@pytest.mark.slow
 def test_shards_of_other_data_are_not_mixed_in(folder):
     h5 = prepare(folder, num_process=2)
     message = refused(folder, num_process=1)

@@ -12,7 +12,7 @@ import torch
 from mace.doctor.findings import Finding, error, listed, note, ok, warning
 from mace.exceptions import InputError
 from mace.tools.ranks.launch import Launch
-from mace.tools.ranks.placement import BACKENDS, own_gpu_number
+from mace.tools.ranks.placement import BACKENDS, is_built, own_gpu_number
 
 _INTERFACES = ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 
@@ -44,7 +44,7 @@ class Machine:
             gpus=torch.cuda.device_count() if torch.cuda.is_available() else 0,
             cores=cores,
             usable_cores=cores if affinity is None else len(affinity(0)),
-            backends=frozenset(name for name, is_built in BACKENDS.values() if is_built()),
+            backends=frozenset(name for name in BACKENDS.values() if is_built(name)),
             interfaces=frozenset(name for _, name in socket.if_nameindex()),
         )
 
@@ -93,7 +93,7 @@ def _refusal_of_gpu(machine: Machine) -> str | None:
 
 def check_backend(machine: Machine) -> Iterator[Finding]:
     """Torch can let several processes talk on that device."""
-    wanted, _ = BACKENDS.get(machine.device, (None, None))
+    wanted = BACKENDS.get(machine.device)
     if wanted is None or wanted in machine.backends:
         return
     there = listed(sorted(machine.backends)) or "none"

@@ -15,13 +15,8 @@ from mace.tools.ranks.launch import Launch
 
 # What hides GPUs from a process, by device type; for messages.
 _VISIBLE = {"cuda": "CUDA_VISIBLE_DEVICES", "xpu": "ZE_AFFINITY_MASK"}
-# With what several processes talk, by device type, and whether this torch was built with it.
-BACKENDS: dict[str, tuple[str, Callable[[], bool]]] = {
-    "cpu": ("gloo", lambda: dist.is_gloo_available()),
-    "cuda": ("nccl", lambda: dist.is_nccl_available()),
-    # Not in every torch that this package works with.
-    "xpu": ("xccl", lambda: getattr(dist, "is_xccl_available", bool)()),
-}
+# With what several processes talk, by device type.
+BACKENDS = {"cpu": "gloo", "cuda": "nccl", "xpu": "xccl"}
 
 
 @dataclass(frozen=True)
@@ -140,6 +135,11 @@ def own_gpu_number(launch: Launch | None, kind: str, count: int) -> int:
     return launch.local_rank
 
 
+def is_built(backend: str) -> bool:
+    """Whether torch was built with a back end; torch without torch.distributed has none, old torch no xccl."""
+    return bool(getattr(dist, f"is_{backend}_available", bool)())
+
+
 def _backend(device: torch.device) -> str:
     """The back end for several processes on such devices.
 
@@ -150,8 +150,8 @@ def _backend(device: torch.device) -> str:
         raise InputError(
             f"--device {device.type} works in one process only; several can train on {', '.join(BACKENDS)}"
         )
-    name, is_built = BACKENDS[device.type]
-    if not is_built():
+    name = BACKENDS[device.type]
+    if not is_built(name):
         raise InputError(
             f"several processes on --device {device.type} need the back end {name}, which torch "
             f"{torch.__version__} was built without: train in one process, or install a torch that has it"

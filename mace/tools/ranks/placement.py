@@ -136,7 +136,7 @@ def own_gpu_number(launch: Launch | None, kind: str, count: int) -> int:
 
 
 def is_built(backend: str) -> bool:
-    """Whether torch was built with a back end; torch without torch.distributed has none, old torch no xccl."""
+    """Whether torch was built with a back end; torch without torch.distributed has none; old, no xccl."""
     return bool(getattr(dist, f"is_{backend}_available", bool)())
 
 

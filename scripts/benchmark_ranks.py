@@ -1,7 +1,9 @@
 """Two ranks on two cores beside one rank on one core: seconds of a training step with the same global batch.
 
-Both are the real command, on gloo; the two alternate in one run, and a ratio is formed within a round. The
-time of a step is that of the metrics file; the first, in which TorchScript specialises, are left out.
+Both are the real command, on gloo; they alternate in one run, and a ratio is formed within a round. The
+time of a step is that of the metrics file; the first, in which TorchScript specialises, are left out. Beside
+them go two runs of one rank at once that do not talk: what the machine itself gives at that time. The cores
+of a virtual machine are not always whole cores.
 
 It ends with status 1 and a line that says why if two ranks are less than 1.7 times as fast as one, as the
 median of the rounds, or if a step of one rank is shorter than 0.5 s, which is too short to tell.
@@ -16,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 GLOBAL_BATCH = 16
@@ -48,40 +51,68 @@ def frames(count: int, skip: int) -> str:
     return "".join(text[skip * length : (skip + count) * length])
 
 
-def seconds_of_a_step(ranks: int) -> float:
-    """The median over the steps of one run."""
-    with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "train.xyz").write_text(frames(GLOBAL_BATCH * STEPS, 0))
-        Path(folder, "valid.xyz").write_text(frames(1, GLOBAL_BATCH * STEPS))
-        command = [*(TORCHRUN if ranks > 1 else []), *RUN, f"--batch_size={GLOBAL_BATCH // ranks}"]
-        settings = {
-            "OMP_NUM_THREADS": "1",
-            "PYTHONPATH": str(ROOT),
-            "PYTHONWARNINGS": "ignore",
-        }
-        done = subprocess.run(
-            [sys.executable, *command], cwd=folder, env=os.environ | settings, capture_output=True, text=True
-        )
-        if done.returncode:
-            sys.exit(f"{' '.join(command)} ended with status {done.returncode}:\n{done.stdout}{done.stderr}")
-        lines = map(json.loads, Path(folder, "results/bench_run-1_train.txt").read_text().splitlines())
-        times = [line["time"] for line in lines if line["mode"] == "opt"]
-        assert len(times) == STEPS
-        return statistics.median(times[WARM_UP:])
+class Round(NamedTuple):
+    """Seconds of a step; all three were measured one after the other."""
+
+    one: float  # one rank, the global batch
+    two: float  # two ranks, half of it each
+    apart: float  # two runs at once that know nothing of each other, half of it each
+
+    @property
+    def ratio(self) -> float:
+        """How many times as fast two ranks are as one."""
+        return self.one / self.two
+
+    @property
+    def ceiling(self) -> float:
+        """How many times as much two cores do as one, on this machine at this time."""
+        return self.one / self.apart
 
 
-def ratios_of(rounds: list[dict[int, float]]) -> list[float]:
-    """How many times as fast two ranks are as one, by round."""
-    return [seconds[1] / seconds[2] for seconds in rounds]
+def start(folder: Path, ranks: int, batch: int) -> subprocess.Popen[str]:
+    """A run in an empty folder: the ranks take ``batch`` frames each in a step."""
+    count = ranks * batch * STEPS
+    (folder / "train.xyz").write_text(frames(count, 0))
+    (folder / "valid.xyz").write_text(frames(1, count))
+    command = [sys.executable, *(TORCHRUN if ranks > 1 else []), *RUN, f"--batch_size={batch}"]
+    settings = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=os.environ | settings,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
 
 
-def shortfalls(rounds: list[dict[int, float]]) -> list[str]:
-    """What is promised and was not measured; the seconds of a step are given by number of ranks."""
+def seconds_of_a_step(runs: int, ranks: int) -> float:
+    """The median over the steps, of the slower one of ``runs`` at once that share the global batch."""
+    with tempfile.TemporaryDirectory() as parent:
+        folders = [Path(tempfile.mkdtemp(dir=parent)) for _ in range(runs)]
+        started = [start(folder, ranks, GLOBAL_BATCH // (runs * ranks)) for folder in folders]
+        said = [run.communicate()[0] for run in started]
+        for run, output in zip(started, said, strict=True):
+            if run.returncode:
+                sys.exit(f"{' '.join(run.args)} ended with status {run.returncode}:\n{output}")
+        return max(map(median_step, folders))
+
+
+def median_step(folder: Path) -> float:
+    """Of the run in a folder, without the first steps."""
+    lines = map(json.loads, (folder / "results/bench_run-1_train.txt").read_text().splitlines())
+    times = [line["time"] for line in lines if line["mode"] == "opt"]
+    assert len(times) == STEPS
+    return statistics.median(times[WARM_UP:])
+
+
+def shortfalls(rounds: list[Round]) -> list[str]:
+    """What is promised and was not measured."""
     found = []
-    ratio = statistics.median(ratios_of(rounds))
+    ratio = statistics.median(each.ratio for each in rounds)
     if ratio < LEAST_RATIO:
         found.append(f"two ranks are {ratio:.3f} times as fast as one: at least {LEAST_RATIO} is promised")
-    shortest = min(seconds[1] for seconds in rounds)
+    shortest = min(each.one for each in rounds)
     if shortest < SHORTEST_STEP:
         found.append(
             f"a step of one rank takes {shortest:.3f} s: the promise is about steps of {SHORTEST_STEP} s or "
@@ -90,23 +121,33 @@ def shortfalls(rounds: list[dict[int, float]]) -> list[str]:
     return found
 
 
+def spread(values: list[float]) -> str:
+    return f"{statistics.median(values):.2f} ({min(values):.2f} - {max(values):.2f})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error(f"--rounds={arguments.rounds}: at least one is needed")
     rounds = []
     for number in range(arguments.rounds):
-        order = (1, 2) if number % 2 else (2, 1)
-        seconds = {ranks: seconds_of_a_step(ranks) for ranks in order}
-        rounds.append(seconds)
-        (ratio,) = ratios_of([seconds])
-        print(f"one rank {seconds[1]:.3f} s, two ranks {seconds[2]:.3f} s: {ratio:.2f}", flush=True)
-    ratios = ratios_of(rounds)
+        # by (runs, ranks); what comes first changes, because the machine is not the same all the time
+        order = [(1, 1), (1, 2), (2, 1)]
+        order = order[number % 3 :] + order[: number % 3]
+        seconds = {kind: seconds_of_a_step(*kind) for kind in order}
+        this = Round(one=seconds[1, 1], two=seconds[1, 2], apart=seconds[2, 1])
+        rounds.append(this)
+        print(
+            f"one rank {this.one:.3f} s, two ranks {this.two:.3f} s: {this.ratio:.2f}; "
+            f"two runs that do not talk {this.apart:.3f} s: {this.ceiling:.2f}",
+            flush=True,
+        )
     print(
-        f"{platform.machine()}, {os.cpu_count()} cores: two ranks are {statistics.median(ratios):.2f} times "
-        f"as fast as one ({min(ratios):.2f} - {max(ratios):.2f})",
+        f"{platform.machine()}, {os.cpu_count()} cores: two ranks are "
+        f"{spread([each.ratio for each in rounds])} times as fast as one, where two runs that do not talk "
+        f"give {spread([each.ceiling for each in rounds])}",
         flush=True,
     )
     if found := shortfalls(rounds):

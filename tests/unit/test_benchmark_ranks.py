@@ -36,8 +36,9 @@ BROKEN = [
 
 def run(script: types.ModuleType, monkeypatch: pytest.MonkeyPatch, rounds: list[tuple[float, float]]) -> None:
     """The command, where the steps of one rank and of two take these seconds."""
-    times = {1: iter([one for one, _ in rounds]), 2: iter([two for _, two in rounds])}
-    monkeypatch.setattr(script, "seconds_of_a_step", lambda ranks: next(times[ranks]))
+    times = {(1, 1): iter([one for one, _ in rounds]), (1, 2): iter([two for _, two in rounds])}
+    times[2, 1] = iter([two for _, two in rounds])
+    monkeypatch.setattr(script, "seconds_of_a_step", lambda runs, ranks: next(times[runs, ranks]))
     monkeypatch.setattr(sys, "argv", ["benchmark_ranks", f"--rounds={len(rounds)}"])
     script.main()
 

@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -121,6 +122,12 @@ def shortfalls(rounds: list[Round]) -> list[str]:
     return found
 
 
+def stolen() -> float:
+    """Seconds of cores, since it started, that a virtual machine asked for and its host gave to others."""
+    ticks = Path("/proc/stat")
+    return int(ticks.read_text().split()[8]) / os.sysconf("SC_CLK_TCK") if ticks.exists() else 0.0
+
+
 def spread(values: list[float]) -> str:
     return f"{statistics.median(values):.2f} ({min(values):.2f} - {max(values):.2f})"
 
@@ -136,12 +143,15 @@ def main() -> None:
         # by (runs, ranks); what comes first changes, because the machine is not the same all the time
         order = [(1, 1), (1, 2), (2, 1)]
         order = order[number % 3 :] + order[: number % 3]
+        before, began = stolen(), time.monotonic()
         seconds = {kind: seconds_of_a_step(*kind) for kind in order}
+        lost = (stolen() - before) / (time.monotonic() - began)
         this = Round(one=seconds[1, 1], two=seconds[1, 2], apart=seconds[2, 1])
         rounds.append(this)
         print(
             f"one rank {this.one:.3f} s, two ranks {this.two:.3f} s: {this.ratio:.2f}; "
-            f"two runs that do not talk {this.apart:.3f} s: {this.ceiling:.2f}",
+            f"two runs that do not talk {this.apart:.3f} s: {this.ceiling:.2f}; the machine was without "
+            f"{lost:.2f} of its cores",
             flush=True,
         )
     print(

@@ -36,6 +36,7 @@ def compute_average_E0s(
     if rank < len(z_table):
         logging.warning(
             f"The training set has {rank} independent compositions for {len(z_table)} elements: average E0s "
-            "fit those only, energies of other compositions will be meaningless"
+            "fit those only, energies of other compositions will be meaningless: for those give energies of "
+            "isolated atoms (--E0s, or IsolatedAtom frames)"
         )
     return dict(zip(z_table.zs, solution.tolist(), strict=True))

@@ -313,7 +313,10 @@ def _isolated_energy(config: Configuration) -> float:
     if config.energy is not None:
         return config.energy
     symbol = ase.data.chemical_symbols[config.atomic_numbers[0]]
-    logging.warning(f"the isolated {symbol} atom, {config.origin}, has no energy: its E0 is set to 0 eV")
+    logging.warning(
+        f"the isolated {symbol} atom, {config.origin}, has no energy: its E0 is set to 0 eV; "
+        "label it if that is wrong"
+    )
     return 0.0
 
 

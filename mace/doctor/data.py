@@ -150,9 +150,14 @@ def check_steps(num_training: int, plan: TrainPlan, world_size: int) -> Iterator
         yield ok("steps", text)
 
 
-def examine_data(plan: TrainPlan, world_size: int) -> tuple[list[HeadReading], list[Finding]]:
-    """Read the data of all heads; what was read, and all findings about it."""
-    readings = [read_head(head, plan) for head in plan.data.heads]
+def examine_data(
+    plan: TrainPlan, world_size: int, e0s_known: bool = False
+) -> tuple[list[HeadReading], list[Finding]]:
+    """Read the data of all heads; what was read, and all findings about it.
+
+    ``e0s_known``: the data are for a model that has its E0s.
+    """
+    readings = [read_head(head, plan, e0s_known) for head in plan.data.heads]
     findings: list[Finding] = []
     for reading in readings:
         findings += [*reading.findings, *check_labels(reading, plan)]

@@ -14,7 +14,7 @@ from mace.arguments.doctor_plan import DoctorPlan, data_files, fitted
 from mace.arguments.plans import TrainPlan
 from mace.doctor.data import examine_data
 from mace.doctor.disk import examine_disk
-from mace.doctor.findings import Finding, Severity, error, warning
+from mace.doctor.findings import ADVICE_CURE, Finding, Severity, error, warning
 from mace.doctor.launching import Start, examine_start
 from mace.doctor.lesson import architecture_of, examine_with_data
 from mace.doctor.machine import Machine, examine_machine
@@ -41,7 +41,8 @@ def examine(plan: DoctorPlan) -> list[Finding] | None:
         run = fitted(run, architecture)
     readings: Sequence[HeadReading] = ()
     if run is not None and plan.has_data:
-        readings, found = examine_data(run, start.world_size)
+        only_the_file = model is not None and not plan.architecture_given
+        readings, found = examine_data(run, start.world_size, e0s_known=only_the_file)
         findings += found
     if model is not None:
         findings += examine_with_data(model, run, readings)
@@ -71,7 +72,7 @@ def check_flags(plan: DoctorPlan) -> list[Finding]:
         findings.append(error("flags-refused", plan.refusal, "the run would not start: do as the line says"))
     for text, level in () if plan.run is None else plan.run.messages:
         if level >= logging.WARNING:
-            findings.append(warning("flags-advice", text, "as the line says"))
+            findings.append(warning("flags-advice", text, ADVICE_CURE))
     if plan.other_data:
         text = f"{', '.join(plan.other_data)} without --train_file: not read"
         findings.append(warning("data-no-training", text, "give --train_file too"))

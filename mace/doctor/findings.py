@@ -16,6 +16,7 @@ class Severity(str, Enum):
     OK = "ok"  # looked at, and in order
 
 
+ADVICE_CURE = "the line says what to do; the run would go on without it"  # for warnings of a run itself
 # Beyond 1 and 2, with which every command ends for bad input, and Python for a mistake of ours.
 STATUS = {Severity.ERROR: 4, Severity.WARNING: 3, Severity.NOTE: 0, Severity.OK: 0}
 

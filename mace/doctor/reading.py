@@ -13,7 +13,7 @@ from mace.arguments.plans import HeadPlan, TrainPlan
 from mace.data import Configuration
 from mace.data.readers import LabelledFile
 from mace.data.stored import outlines, select
-from mace.doctor.findings import Finding, error, warning
+from mace.doctor.findings import ADVICE_CURE, Finding, error, warning
 from mace.exceptions import InputError
 from mace.tools.data_checks import check_elements, check_given_elements, check_training_set, label_checks
 from mace.tools.data_files import read_file, read_test_folder
@@ -62,7 +62,7 @@ def advice_kept(findings: list[Finding]) -> Iterator[None]:
 
     class Keeper(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            findings.append(warning("data-advice", record.getMessage(), "as the line says"))
+            findings.append(warning("data-advice", record.getMessage(), ADVICE_CURE))
 
     logger, keeper = logging.getLogger(), Keeper(logging.WARNING)
     logger.addHandler(keeper)
@@ -72,14 +72,19 @@ def advice_kept(findings: list[Finding]) -> Iterator[None]:
         logger.removeHandler(keeper)
 
 
-def read_head(head: HeadPlan, plan: TrainPlan) -> HeadReading:
-    """Read, split and check the files of a head as a run does, and go on after what a run refuses."""
+def read_head(head: HeadPlan, plan: TrainPlan, e0s_known: bool = False) -> HeadReading:
+    """Read, split and check the files of a head as a run does, and go on after what a run refuses.
+
+    ``e0s_known``: the data are for a model that has its E0s, so that none need be given.
+    """
     reading = HeadReading(plan=head)
     with advice_kept(reading.findings):
         _read_files(reading, plan)
         _split(reading, plan)
         if reading.train:
             _check_sets(reading, plan)
+            if plan.model.kind.has_energy and not (e0s_known and head.E0s is None):
+                _check_energies(reading)
     return reading
 
 
@@ -132,12 +137,9 @@ def _check_sets(reading: HeadReading, plan: TrainPlan) -> None:
     reading.attempt("data-elements", lambda: check_given_elements(everything, head))
     for other in others.values():
         reading.attempt("data-elements", lambda other=other: check_elements(train, other, head))  # type: ignore[misc]
-    if plan.model.kind.has_energy:
-        data = HeadData(
-            plan=head,
-            train=reading.train,
-            valid=reading.valid,
-            tests={},
-            isolated=reading.files["training"].atomic_energies,
-        )
-        reading.attempt("data-e0s", lambda: energies_of(data, element_table([data])))
+
+
+def _check_energies(reading: HeadReading) -> None:
+    isolated = reading.files["training"].atomic_energies
+    data = HeadData(plan=reading.plan, train=reading.train, valid=reading.valid, tests={}, isolated=isolated)
+    reading.attempt("data-e0s", lambda: energies_of(data, element_table([data])))

@@ -23,6 +23,7 @@ def test_fixed_composition_gives_the_shortest_solution_and_a_warning(caplog):
     )
     assert energies == pytest.approx({1: -2.0, 8: -1.0})
     assert "1 independent compositions for 2 elements" in caplog.text
+    assert "give energies of isolated atoms (--E0s, or IsolatedAtom frames)" in caplog.text
 
 
 def test_d14_configurations_without_energy_are_left_out():

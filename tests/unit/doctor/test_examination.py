@@ -58,6 +58,14 @@ def test_a_model_file_and_its_data(folder, file):
     assert not [f for f in found.values() if f.severity in (Severity.ERROR, Severity.WARNING)]
 
 
+def test_a_model_file_has_its_energies_of_isolated_atoms(folder):
+    files = ("--train_file=train.xyz", "--valid_file=valid.xyz")
+    assert "data-e0s" not in codes("--model=fermi.model", *files, data=False)
+    assert "data-e0s" not in codes("--model_file=fermi.model", *files, data=False)
+    assert "data-e0s" in codes("--model_file=fermi.model", *FERMI, *files, data=False)  # a run of its own
+    assert "data-e0s" in codes("--model=fermi.model", *files, "--E0s={1: -1.0}", data=False)
+
+
 def test_a_model_without_data(folder):
     found = codes("--model=fermi.model", data=False)
     assert "gradients-not-checked" in found and "copy-rebuild" in found and "disk" in found

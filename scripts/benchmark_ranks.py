@@ -1,9 +1,10 @@
 """Two ranks on two cores beside one rank on one core: seconds of a training step with the same global batch.
 
-Both are the real command, on gloo; they alternate in one run, and a ratio is formed within a round. The
-time of a step is that of the metrics file; the first, in which TorchScript specialises, are left out. Beside
-them go two runs of one rank at once that do not talk: what the machine itself gives at that time. The cores
-of a virtual machine are not always whole cores.
+Both are the real command, on gloo. They are started once and take turns: one takes some steps while the
+others are stopped (SIGSTOP), so that what is compared was measured within seconds, many times. The time of a
+step is that of the metrics file; the first, in which TorchScript specialises, and those in which a turn
+begins are left out. Beside them go two runs of one rank at once that do not talk: what the machine itself
+gives at that time. The cores of a virtual machine are not always whole cores.
 
 It ends with status 1 and a line that says why if two ranks are less than 1.7 times as fast as one, as the
 median of the rounds, or if a step of one rank is shorter than 0.5 s, which is too short to tell.
@@ -13,22 +14,26 @@ import argparse
 import json
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 GLOBAL_BATCH = 16
-STEPS = 10
-WARM_UP = 3  # steps that do not count
+STEPS = 10  # of an epoch
+WARM_UP = 4  # steps that do not count
+TURN = 2  # steps of each in a round
 LEAST_RATIO = 1.7  # of the seconds of one rank to those of two
 SHORTEST_STEP = 0.5  # s, of one rank
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
-RUN = [
+TRAIN = [
     "-m",
     "mace.cli.run_train",
     "--name=bench",
@@ -39,7 +44,7 @@ RUN = [
     "--hidden_irreps=64x0e + 64x1o",
     "--max_ell=3",
     "--r_max=5.0",
-    "--max_num_epochs=1",
+    "--max_num_epochs=1000",
     "--default_dtype=float64",
     "--seed=1",
 ]
@@ -53,7 +58,7 @@ def frames(count: int, skip: int) -> str:
 
 
 class Round(NamedTuple):
-    """Seconds of a step; all three were measured one after the other."""
+    """Seconds of a step; all three took their turns one after the other."""
 
     one: float  # one rank, the global batch
     two: float  # two ranks, half of it each
@@ -70,41 +75,94 @@ class Round(NamedTuple):
         return self.one / self.apart
 
 
-def start(folder: Path, ranks: int, batch: int) -> subprocess.Popen[str]:
-    """A run in an empty folder: the ranks take ``batch`` frames each in a step."""
-    count = ranks * batch * STEPS
-    (folder / "train.xyz").write_text(frames(count, 0))
-    (folder / "valid.xyz").write_text(frames(1, count))
-    command = [sys.executable, *(TORCHRUN if ranks > 1 else []), *RUN, f"--batch_size={batch}"]
-    settings = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    return subprocess.Popen(
-        command,
-        cwd=folder,
-        env=os.environ | settings,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+class Run:
+    """A training in an empty folder, on these cores alone; it stands still but for its turns."""
+
+    def __init__(self, folder: Path, ranks: int, batch: int, cores: set[int]) -> None:
+        count = ranks * batch * STEPS
+        (folder / "train.xyz").write_text(frames(count, 0))
+        (folder / "valid.xyz").write_text(frames(1, count))
+        self.records = folder / "results/bench_run-1_train.txt"
+        self.output = folder / "output.txt"
+        command = [sys.executable, *(TORCHRUN if ranks > 1 else []), *TRAIN, f"--batch_size={batch}"]
+        settings = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
+        with self.output.open("w") as file:
+            self.process = subprocess.Popen(
+                command,
+                cwd=folder,
+                env=os.environ | settings,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                preexec_fn=lambda: os.sched_setaffinity(0, cores),
+            )
+
+    def signal(self, number: signal.Signals) -> None:
+        """To torchrun, to its processes, which are groups of their own, and to theirs."""
+        family = [self.process.pid]
+        for pid in family:
+            with suppress(FileNotFoundError, ProcessLookupError):  # it has ended
+                family += map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split())
+                os.kill(pid, number)
+
+    def step_times(self) -> list[float]:
+        """Seconds of the steps so far."""
+        if (status := self.process.poll()) is not None:
+            sys.exit(f"a run ended with status {status}:\n{self.output.read_text()}")
+        text = self.records.read_text() if self.records.exists() else ""
+        lines = map(json.loads, text[: text.rfind("\n") + 1].splitlines())
+        return [line["time"] for line in lines if line["mode"] == "opt"]
 
 
-def seconds_of_a_step(runs: int, ranks: int) -> float:
-    """The median over the steps, of the slower one of ``runs`` at once that share the global batch."""
-    with tempfile.TemporaryDirectory() as parent:
-        folders = [Path(tempfile.mkdtemp(dir=parent)) for _ in range(runs)]
-        started = [start(folder, ranks, GLOBAL_BATCH // (runs * ranks)) for folder in folders]
-        said = [run.communicate()[0] for run in started]
-        for run, output in zip(started, said, strict=True):
-            if run.returncode:
-                sys.exit(f"{' '.join(run.args)} ended with status {run.returncode}:\n{output}")
-        return max(map(median_step, folders))
+class Job:
+    """``runs`` at once, of ``ranks`` each, which share the global batch.
+
+    There are as many cores as ranks: a single rank would else use the second for what it does aside, and
+    leave a core that the host of a virtual machine takes away. It gets the last: the first has interrupts.
+    """
+
+    def __init__(self, runs: int, ranks: int) -> None:
+        self.parent = tempfile.TemporaryDirectory()
+        cores = set(sorted(os.sched_getaffinity(0))[-runs * ranks :])
+        batch = GLOBAL_BATCH // (runs * ranks)
+        folders = [Path(tempfile.mkdtemp(dir=self.parent.name)) for _ in range(runs)]
+        self.runs = [Run(folder, ranks, batch, cores) for folder in folders]
+
+    def turn(self, steps: int) -> float:
+        """Let it take so many steps: the seconds of one, of the run that was slower."""
+        before = [len(run.step_times()) for run in self.runs]
+        self._signal(signal.SIGCONT)
+        # The first has been waiting since the last turn.
+        ends = [count + 1 + steps for count in before]
+        while any(len(run.step_times()) < end for run, end in zip(self.runs, ends, strict=True)):
+            time.sleep(0.02)
+        self._signal(signal.SIGSTOP)
+        times = [run.step_times()[end - steps : end] for run, end in zip(self.runs, ends, strict=True)]
+        return max(map(statistics.mean, times))
+
+    def end(self) -> None:
+        """Kill it, and remove its files."""
+        self._signal(signal.SIGKILL)
+        for run in self.runs:
+            run.process.wait()
+        self.parent.cleanup()
+
+    def _signal(self, number: signal.Signals) -> None:
+        for run in self.runs:
+            run.signal(number)
 
 
-def median_step(folder: Path) -> float:
-    """Of the run in a folder, without the first steps."""
-    lines = map(json.loads, (folder / "results/bench_run-1_train.txt").read_text().splitlines())
-    times = [line["time"] for line in lines if line["mode"] == "opt"]
-    assert len(times) == STEPS
-    return statistics.median(times[WARM_UP:])
+@contextmanager
+def jobs_of(kinds: Iterable[tuple[int, int]]) -> Iterator[dict[tuple[int, int], Job]]:
+    """Jobs by (runs, ranks), warm, and each waiting for its turn."""
+    jobs: dict[tuple[int, int], Job] = {}
+    try:
+        for kind in kinds:
+            jobs[kind] = Job(*kind)
+            jobs[kind].turn(WARM_UP)
+        yield jobs
+    finally:
+        for job in jobs.values():
+            job.end()
 
 
 def shortfalls(rounds: list[Round]) -> list[str]:
@@ -129,35 +187,34 @@ def stolen() -> float:
 
 
 def spread(values: list[float]) -> str:
-    return f"{statistics.median(values):.2f} ({min(values):.2f} - {max(values):.2f})"
+    """The median, and between which values half of them are."""
+    if len(values) == 1:
+        return f"{values[0]:.2f}"
+    first, _, third = statistics.quantiles(values, n=4)
+    return f"{statistics.median(values):.2f} ({first:.2f} - {third:.2f})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=40)
     arguments = parser.parse_args()
     if arguments.rounds < 1:
         parser.error(f"--rounds={arguments.rounds}: at least one is needed")
     rounds = []
-    for number in range(arguments.rounds):
-        # by (runs, ranks); what comes first changes, because the machine is not the same all the time
-        order = [(1, 1), (1, 2), (2, 1)]
-        order = order[number % 3 :] + order[: number % 3]
+    with jobs_of([(1, 1), (1, 2), (2, 1)]) as jobs:
         before, began = stolen(), time.monotonic()
-        seconds = {kind: seconds_of_a_step(*kind) for kind in order}
+        for number in range(arguments.rounds):
+            # What comes first changes, because the machine is not the same all the time.
+            order = [*jobs, *jobs][number % 3 :][:3]
+            seconds = {kind: jobs[kind].turn(TURN) for kind in order}
+            rounds.append(Round(one=seconds[1, 1], two=seconds[1, 2], apart=seconds[2, 1]))
+            print("one rank {:.3f} s, two ranks {:.3f} s, apart {:.3f} s".format(*rounds[-1]), flush=True)
         lost = (stolen() - before) / (time.monotonic() - began)
-        this = Round(one=seconds[1, 1], two=seconds[1, 2], apart=seconds[2, 1])
-        rounds.append(this)
-        print(
-            f"one rank {this.one:.3f} s, two ranks {this.two:.3f} s: {this.ratio:.2f}; "
-            f"two runs that do not talk {this.apart:.3f} s: {this.ceiling:.2f}; the machine was without "
-            f"{lost:.2f} of its cores",
-            flush=True,
-        )
     print(
         f"{platform.machine()}, {os.cpu_count()} cores: two ranks are "
         f"{spread([each.ratio for each in rounds])} times as fast as one, where two runs that do not talk "
-        f"give {spread([each.ceiling for each in rounds])}",
+        f"give {spread([each.ceiling for each in rounds])}: median (quartiles) of {len(rounds)} rounds; the "
+        f"machine was without {lost:.2f} of its cores",
         flush=True,
     )
     if found := shortfalls(rounds):

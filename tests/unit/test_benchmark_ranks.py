@@ -38,9 +38,23 @@ def run(script: types.ModuleType, monkeypatch: pytest.MonkeyPatch, rounds: list[
     """The command, where the steps of one rank and of two take these seconds."""
     times = {(1, 1): iter([one for one, _ in rounds]), (1, 2): iter([two for _, two in rounds])}
     times[2, 1] = iter([two for _, two in rounds])
-    monkeypatch.setattr(script, "seconds_of_a_step", lambda runs, ranks: next(times[runs, ranks]))
+
+    class Job:
+        def __init__(self, *kind: int) -> None:
+            self.kind = kind
+
+        def turn(self, steps: int) -> float:
+            return next(times[self.kind]) if steps == script.TURN else 0.0
+
+        def end(self) -> None:
+            del times[self.kind]
+
+    monkeypatch.setattr(script, "Job", Job)
     monkeypatch.setattr(sys, "argv", ["benchmark_ranks", f"--rounds={len(rounds)}"])
-    script.main()
+    try:
+        script.main()
+    finally:
+        assert not times, "all were ended"
 
 
 @pytest.mark.parametrize("rounds", KEPT)

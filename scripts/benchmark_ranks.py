@@ -134,7 +134,7 @@ class Job:
         # The first has been waiting since the last turn.
         ends = [count + 1 + steps for count in before]
         while any(len(run.step_times()) < end for run, end in zip(self.runs, ends, strict=True)):
-            time.sleep(0.02)
+            time.sleep(0.25)  # looking takes time of the cores that are measured
         self._signal(signal.SIGSTOP)
         times = [run.step_times()[end - steps : end] for run, end in zip(self.runs, ends, strict=True)]
         return max(map(statistics.mean, times))
